@@ -1,0 +1,330 @@
+"""The tables of the state, its agenda, clock and outbox: what every verb is given as its first argument.
+
+No decisions here. `Agenda` is the list of recommendations that `engine.settle` works off; transitions write to
+it and never call the engine, which keeps the imports acyclic.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import Final, final
+
+from shunter.errors import InternalError
+from shunter.state.events import Failure
+from shunter.state.model import Backlog, ClientState, Kind, TaskState, WorkerState
+from shunter.state.names import Key, LogLevel, TaskStatus
+from shunter.state.outbox import Change, Log, Outbox
+from shunter.state.settings import Settings
+
+
+@final
+class Agenda:
+    """Recommendations (task, the status to try for, the failure if that is `erred`), first in first out.
+
+    A recommendation is a hint, not a command: the engine looks at the task again when its turn comes.
+    """
+
+    __slots__ = ("at", "failures", "targets", "tasks")
+
+    def __init__(self) -> None:
+        self.tasks: list[TaskState] = []
+        self.targets: list[TaskStatus] = []
+        self.failures: list[Failure | None] = []
+        self.at = 0
+
+    def push(self, ts: TaskState, target: TaskStatus, failure: Failure | None = None) -> None:
+        self.tasks.append(ts)
+        self.targets.append(target)
+        self.failures.append(failure)
+
+    def reset(self) -> None:
+        """Forget what was worked off. New lists: a large agenda must give its memory back."""
+        self.tasks = []
+        self.targets = []
+        self.failures = []
+        self.at = 0
+
+
+@final
+class TransitionLog:
+    """The last arrows, in a ring of parallel lists: no object is made for an entry."""
+
+    __slots__ = ("at", "causes", "cursor", "finishes", "keys", "length", "run_ids", "starts", "workers")
+
+    def __init__(self, length: int) -> None:
+        self.length: Final = length
+        self.cursor = 0  # entries ever written
+        self.keys: list[Key] = [None] * length
+        self.starts: list[str] = [""] * length
+        self.finishes: list[str] = [""] * length
+        self.causes: list[str] = [""] * length
+        self.workers: list[int] = [-1] * length
+        self.run_ids: list[int] = [0] * length
+        self.at: list[float] = [0.0] * length
+
+    def add(
+        self, key: Key, start: str, finish: str, cause: str, worker: int, run_id: int, now: float
+    ) -> None:
+        i = self.cursor % self.length
+        self.cursor += 1
+        self.keys[i] = key
+        self.starts[i] = start
+        self.finishes[i] = finish
+        self.causes[i] = cause
+        self.workers[i] = worker
+        self.run_ids[i] = run_id
+        self.at[i] = now
+
+    def story(self, key: Key) -> list[str]:
+        """The entries of one key, oldest first, as lines for people. O(length)."""
+        lines: list[str] = []
+        n = self.cursor if self.cursor < self.length else self.length
+        for j in range(self.cursor - n, self.cursor):
+            i = j % self.length
+            if self.keys[i] == key and self.starts[i]:
+                where = f" worker {self.workers[i]}" if self.workers[i] >= 0 else ""
+                run = f" run {self.run_ids[i]}" if self.run_ids[i] else ""
+                lines.append(
+                    f"{self.at[i]:.6f} {self.starts[i]} -> {self.finishes[i]} ({self.causes[i]}{where}{run})"
+                )
+        return lines
+
+
+@final
+class Counts:
+    """How many tasks are in each status."""
+
+    __slots__ = ("erred", "memory", "no_worker", "processing", "queued", "released", "waiting")
+
+    def __init__(self) -> None:
+        # groups
+        self.released = 0
+        self.waiting = 0
+        self.no_worker = 0
+        self.queued = 0
+        self.processing = 0
+        self.memory = 0
+        self.erred = 0
+
+
+@final
+class LoadIndex:
+    """Workers by load, in buckets of powers of two: finds one of the most loaded in O(1).
+
+    A worker's place (bucket and slot) is kept by the caller; removal swaps the last one into the gap.
+    """
+
+    __slots__ = ("buckets", "mask")
+
+    def __init__(self) -> None:
+        self.buckets: list[list[WorkerState]] = [[] for _ in range(64)]
+        self.mask = 0  # bit b is set while bucket b has a worker
+
+    def heaviest(self) -> WorkerState | None:
+        """A worker from the highest bucket that has one: its load is over half of the largest."""
+        if self.mask == 0:
+            return None
+        bucket = self.buckets[self.mask.bit_length() - 1]
+        return bucket[len(bucket) - 1]
+
+
+def bucket_of(load: int) -> int:
+    """-1 for no load, else floor(log2(load)), at most 63."""
+    b = load.bit_length() - 1
+    return b if b < 63 else 63
+
+
+@final
+class Timer:
+    """Something to do at a time: ``what`` names it, ``number`` or ``task`` says to what."""
+
+    __slots__ = ("number", "task", "what")
+
+    def __init__(self, what: str, number: int, task: TaskState | None) -> None:
+        self.what: Final = what
+        self.number: Final = number
+        self.task: Final = task
+
+
+@final
+class Grave:
+    """A worker that went without goodbye: the runs it had, until it is known which had started."""
+
+    __slots__ = ("name", "nthreads", "reason", "run_ids", "tasks")
+
+    def __init__(
+        self, name: str, nthreads: int, reason: str, run_ids: list[int], tasks: list[TaskState]
+    ) -> None:
+        self.name: Final = name
+        self.nthreads: Final = nthreads
+        self.reason: Final = reason
+        self.run_ids: Final = run_ids
+        self.tasks: Final = tasks
+
+
+@final
+class Cluster:
+    """All tables. One instance is the whole state; verbs get it as their first argument."""
+
+    __slots__ = (
+        "agenda",
+        "cause",
+        "clients",
+        "complaints",
+        "counts",
+        "delayed",
+        "dropped_events",
+        "generation",
+        "graves",
+        "had_workers",
+        "held",
+        "hungry",
+        "idle",
+        "idle_kinds",
+        "incoming",
+        "is_no_worker_armed",
+        "is_retry_armed",
+        "kinds",
+        "log",
+        "marks",
+        "next_index",
+        "next_run_id",
+        "next_serial",
+        "no_worker",
+        "now",
+        "outbox",
+        "roots",
+        "running",
+        "settings",
+        "steps",
+        "suppliers",
+        "tasks",
+        "timers",
+        "total_threads",
+        "touched",
+        "unsent",
+        "watched",
+        "worker_list",
+        "workers",
+        "workers_by_address",
+        "workers_by_backlog",
+        "workers_by_host",
+        "workers_by_name",
+        "workers_by_sent",
+    )
+
+    def __init__(self, settings: Settings, now: float) -> None:
+        self.settings: Final = settings
+        self.now = now
+        self.cause = ""  # name of the event being applied
+        self.steps = 0
+        self.dropped_events = 0  # of unknown peers, or contradicting what is known
+        self.outbox: Final = Outbox()
+        self.agenda: Final = Agenda()
+        self.log: Final = TransitionLog(settings.log_length)
+        self.watched: frozenset[str] = frozenset()
+        self.touched: dict[TaskState, None] = {}  # by this step; filled only when validating
+
+        self.tasks: dict[Key, TaskState] = {}
+        self.kinds: dict[str, Kind] = {}
+        self.idle_kinds: deque[Kind] = deque()
+        self.counts: Final = Counts()
+        self.clients: dict[int, ClientState] = {}
+        self.incoming: deque[ClientState] = deque()  # clients with a committed graph on its way in
+        self.held: dict[TaskState, None] = {}  # tasks of graphs that are coming in
+        self.no_worker: dict[TaskState, float] = {}  # task -> since when
+        self.complaints: dict[TaskState, int] = {}  # how often a worker could not fetch it
+        self.delayed: dict[TaskState, float] = {}  # retries that wait -> until when
+        self.graves: dict[int, Grave] = {}
+        self.timers: list[tuple[float, int, Timer]] = []
+
+        self.workers: dict[int, WorkerState] = {}
+        self.worker_list: list[WorkerState] = []
+        self.workers_by_address: dict[str, WorkerState] = {}
+        self.workers_by_name: dict[str, WorkerState] = {}
+        self.workers_by_host: dict[str, dict[WorkerState, None]] = {}
+        self.suppliers: dict[str, list[WorkerState]] = {}  # resource -> workers that have it
+        self.workers_by_backlog: Final = LoadIndex()
+        self.workers_by_sent: Final = LoadIndex()
+        self.idle: deque[WorkerState] = deque()  # workers with idle threads, each at most once
+        self.hungry: list[WorkerState] = []  # workers whose window may have room
+        self.roots: Final = Backlog(None)  # tasks without inputs and without a home
+        self.unsent = 0  # queued tasks, anywhere
+        self.total_threads = 0  # of running workers
+        self.running = 0  # workers
+        self.had_workers = False
+        self.is_retry_armed = False  # a timer will look again for idle threads and unsent work
+        self.is_no_worker_armed = False  # a timer will look for tasks without a worker for too long
+
+        self.next_index = 0
+        self.next_run_id = 1
+        self.next_serial = 1
+        self.generation = 0
+        self.marks = 0
+
+    # ------------------------------------------------------------------------------------------ agenda
+
+    def recommend(self, ts: TaskState, target: TaskStatus) -> None:
+        self.agenda.push(ts, target)
+
+    def recommend_erred(self, ts: TaskState, failure: Failure) -> None:
+        self.agenda.push(ts, "erred", failure)
+
+    # ------------------------------------------------------------------------------------------ timers
+
+    def wake_at(self, when: float, timer: Timer) -> None:
+        self.next_serial += 1
+        heappush(self.timers, (when, self.next_serial, timer))
+
+    def pop_due_timer(self) -> Timer | None:
+        if not self.timers or self.timers[0][0] > self.now:
+            return None
+        return heappop(self.timers)[2]
+
+    # ------------------------------------------------------------------------------------------ errors
+
+    def bug(self, text: str, ts: TaskState | None = None) -> InternalError:
+        """An InternalError with the task's story, for the caller to raise."""
+        if ts is None:
+            return InternalError(text)
+        return InternalError(f"{text}: task {ts.key!r} is {ts.state}", self.log.story(ts.key))
+
+    def say(self, level: LogLevel, code: str, fields: dict[str, object]) -> None:
+        self.outbox.push(Log(level, code, fields))
+
+
+def note_arrow(
+    cluster: Cluster,
+    ts: TaskState,
+    start: TaskStatus,
+    worker: int,
+    run_id: int,
+    startstop: tuple[float, float] | None = None,
+    thread: int = -1,
+) -> None:
+    """Log the arrow that was just made, and record a Change if somebody watches for its end."""
+    finish = ts.state
+    cluster.log.add(ts.key, start, finish, cluster.cause, worker, run_id, cluster.now)
+    if cluster.settings.validate:
+        cluster.touched[ts] = None
+    if cluster.watched and finish in cluster.watched:
+        failure = ts.failure
+        wanter = ts.wanter
+        cluster.outbox.changes.append(
+            Change(
+                ts.key,
+                ts.kind.name,
+                start,
+                finish,
+                worker,
+                wanter.number if wanter is not None else -1,
+                run_id,
+                ts.nbytes,
+                startstop,
+                thread,
+                failure.kind if failure is not None else "",
+                cluster.cause,
+                cluster.now,
+            )
+        )

@@ -1,0 +1,266 @@
+"""Workers that come, pause and go; who is to blame for a death; and tasks that no worker may run.
+
+A worker that goes leaves every index first, else its tasks would go back to it. Its tasks run again at once;
+which of them had started, and so are suspect, is known when its parent process has told (`WorkerDied`), or is
+presumed after ``blame_wait``.
+"""
+
+from __future__ import annotations
+
+from shunter.state import assignment, backlog, engine, events, replicas, transitions
+from shunter.state.cluster import Cluster, Grave, Timer
+from shunter.state.events import Failure
+from shunter.state.model import TaskState, WorkerState
+from shunter.state.names import (
+    CLOSED,
+    FAILED_KILLED_WORKER,
+    FAILED_NO_WORKER,
+    MEMORY,
+    QUEUED,
+    RELEASED,
+    RUNNING,
+    WAITING,
+    WorkerStatus,
+)
+from shunter.state.outbox import ClosePeer, WorkerGone
+
+# ---------------------------------------------------------------------------------------------- workers
+
+
+def on_worker_added(cluster: Cluster, event: events.WorkerAdded) -> None:
+    """A new incarnation. What stands at the same address or name is older, and is replaced."""
+    if event.worker in cluster.workers or event.nthreads < 1:
+        cluster.dropped_events += 1
+        cluster.outbox.push(ClosePeer(event.worker, "registered twice, or without a thread"))
+        return
+    older = cluster.workers_by_address.get(event.address)
+    if older is None:
+        older = cluster.workers_by_name.get(event.name)
+    if older is not None:
+        cluster.outbox.push(ClosePeer(older.number, "a newer worker has its address or name"))
+        _remove_worker(cluster, older, "replaced by a newer worker", expected=True)
+    supply = {name: assignment.millionths(amount) for name, amount in event.resources.items()}
+    ws = WorkerState(
+        event.worker,
+        cluster.next_index,
+        event.address,
+        event.name,
+        event.host,
+        event.nthreads,
+        event.memory_limit,
+        supply,
+        cluster.now,
+    )
+    cluster.next_index += 1
+    cluster.workers[ws.number] = ws
+    cluster.worker_list.append(ws)
+    cluster.workers_by_address[ws.address] = ws
+    cluster.workers_by_name[ws.name] = ws
+    cluster.workers_by_host.setdefault(ws.host, {})[ws] = None
+    for name in supply:
+        cluster.suppliers.setdefault(name, []).append(ws)
+    if not cluster.had_workers:
+        cluster.had_workers = True
+        backlog.restart_no_worker_clock(cluster)
+    _start_running(cluster, ws)
+
+
+def _start_running(cluster: Cluster, ws: WorkerState) -> None:
+    cluster.running += 1
+    cluster.total_threads += ws.nthreads
+    for ts in cluster.no_worker:
+        cluster.recommend(ts, QUEUED)
+    backlog.mark_hungry(cluster, ws)
+
+
+def _stop_running(cluster: Cluster, ws: WorkerState) -> None:
+    """It takes no more work: what waited for it waits elsewhere."""
+    cluster.running -= 1
+    cluster.total_threads -= ws.nthreads
+    places = [ws.ready, ws.roots]
+    if ws.demands is not None:
+        places.extend(ws.demands.values())
+    if cluster.running == 0:
+        places.append(cluster.roots)
+    for place in places:
+        for ts in backlog.all_tasks(place):
+            cluster.recommend(ts, WAITING)
+
+
+def on_worker_status_changed(cluster: Cluster, event: events.WorkerStatusChanged) -> None:
+    ws = cluster.workers.get(event.worker)
+    if ws is None or event.status == CLOSED:
+        cluster.dropped_events += 1
+        return
+    _set_status(cluster, ws, event.status)
+
+
+def _set_status(cluster: Cluster, ws: WorkerState, status: WorkerStatus) -> None:
+    was_running = ws.status == RUNNING
+    ws.status = status
+    if was_running and status != RUNNING:
+        _stop_running(cluster, ws)
+    elif status == RUNNING and not was_running:
+        _start_running(cluster, ws)
+
+
+def on_heartbeat(cluster: Cluster, event: events.Heartbeat) -> None:
+    ws = cluster.workers.get(event.worker)
+    if ws is None:
+        cluster.dropped_events += 1
+        return
+    ws.last_seen = cluster.now
+    ws.process = event.process
+    ws.spilled = event.spilled
+    ws.cpu = event.cpu
+
+
+def on_worker_removed(cluster: Cluster, event: events.WorkerRemoved) -> None:
+    ws = cluster.workers.get(event.worker)
+    if ws is None:
+        cluster.dropped_events += 1  # it left twice: its link broke while it was being replaced
+        return
+    _remove_worker(cluster, ws, event.reason, event.expected)
+
+
+def _remove_worker(cluster: Cluster, ws: WorkerState, reason: str, expected: bool) -> None:
+    """Out of every index first, else tasks would go back to it; then its work and its data."""
+    _set_status(cluster, ws, CLOSED)
+    del cluster.workers[ws.number]
+    cluster.worker_list.remove(ws)
+    del cluster.workers_by_address[ws.address]
+    if cluster.workers_by_name.get(ws.name) is ws:
+        del cluster.workers_by_name[ws.name]
+    on_host = cluster.workers_by_host[ws.host]
+    del on_host[ws]
+    if not on_host:
+        del cluster.workers_by_host[ws.host]
+    for name in ws.supply:
+        cluster.suppliers[name].remove(ws)
+        if not cluster.suppliers[name]:
+            del cluster.suppliers[name]
+
+    running = list(ws.processing)
+    if running and not expected:
+        _bury(cluster, ws, reason, running)
+    for ts in running:
+        transitions.processing_to_released(cluster, ts, tell=False)
+        cluster.recommend(ts, WAITING)
+    for ts in list(ws.has_what):
+        replicas.remove_holder(ts, ws)
+        if ts.holder is None:
+            cluster.recommend(ts, RELEASED)
+    engine.settle(cluster)  # its backlogs are empty after this
+    backlog.unindex(cluster, ws)
+    assignment.unindex(cluster, ws)
+    for other in cluster.workers.values():
+        cluster.outbox.push(WorkerGone(other.number, ws.number))
+    cluster.say(
+        "info" if expected else "warning",
+        "worker-removed",
+        {"worker": ws.name, "address": ws.address, "reason": reason, "tasks": len(running)},
+    )
+
+
+# ---------------------------------------------------------------------------------------------- blame
+
+
+def _bury(cluster: Cluster, ws: WorkerState, reason: str, running: list[TaskState]) -> None:
+    """Keep what ran on a worker that is gone, until it is known which of it had started."""
+    grave = Grave(ws.name, ws.nthreads, reason, [ts.run_id for ts in running], running)
+    if ws.death is not None:
+        cause, started = ws.death
+        _blame(cluster, grave, cause, started)
+        return
+    cluster.graves[ws.number] = grave
+    cluster.wake_at(cluster.now + cluster.settings.blame_wait, Timer("grave", ws.number, None))
+
+
+def on_worker_died(cluster: Cluster, event: events.WorkerDied) -> None:
+    """Its parent process tells why. This may come before the link is seen to break."""
+    grave = cluster.graves.pop(event.worker, None)
+    if grave is not None:
+        _blame(cluster, grave, event.cause, event.started)
+        return
+    ws = cluster.workers.get(event.worker)
+    if ws is None:
+        cluster.dropped_events += 1
+        return
+    ws.death = (event.cause, event.started)
+
+
+def settle_grave(cluster: Cluster, number: int) -> None:
+    """Nobody said in time which had started: presume the first ones sent, as many as it had threads."""
+    grave = cluster.graves.pop(number, None)
+    if grave is not None:
+        _blame(cluster, grave, grave.reason, grave.run_ids[: grave.nthreads])
+
+
+def _blame(cluster: Cluster, grave: Grave, cause: str, started: list[int]) -> None:
+    """Suspect the tasks that had started; one that was there too often fails."""
+    blamed = frozenset(started)
+    for i in range(len(grave.tasks)):
+        ts = grave.tasks[i]
+        if grave.run_ids[i] not in blamed or cluster.tasks.get(ts.key) is not ts or ts.state == MEMORY:
+            continue
+        deaths = transitions.suspect(ts)
+        allowed = cluster.settings.allowed_failures
+        if deaths > allowed:
+            cluster.recommend_erred(
+                ts,
+                Failure(
+                    FAILED_KILLED_WORKER,
+                    ts.key,
+                    f"{deaths} workers died while running {ts.key!r}, the last, {grave.name!r}, of {cause};"
+                    f" {allowed} deaths are allowed. Look at that worker's log, or run the function alone",
+                    fields={"deaths": deaths, "worker": grave.name, "cause": cause},
+                ),
+            )
+
+
+# ---------------------------------------------------------------------------------------------- no worker
+
+
+def arm_no_worker(cluster: Cluster) -> None:
+    """Have a timer look at the task that has been without a worker for longest."""
+    limit = cluster.settings.no_workers_timeout
+    if limit <= 0.0 or cluster.is_no_worker_armed or not cluster.had_workers or not cluster.no_worker:
+        return
+    for since in cluster.no_worker.values():
+        cluster.is_no_worker_armed = True
+        cluster.wake_at(since + limit, Timer("no-worker", 0, None))
+        return
+
+
+def fail_without_worker(cluster: Cluster) -> None:
+    """Tasks that have waited too long for a permitted worker fail, with the reason."""
+    cluster.is_no_worker_armed = False
+    limit = cluster.settings.no_workers_timeout
+    for ts, since in cluster.no_worker.items():
+        if since + limit > cluster.now:
+            break  # insertion order is time order
+        text = f"{why_no_worker(cluster, ts)}; {ts.key!r} has waited {limit:g} s for one"
+        fields: dict[str, object] = {"workers": len(cluster.workers), "waited": limit}
+        cluster.recommend_erred(ts, Failure(FAILED_NO_WORKER, ts.key, text, fields=fields))
+
+
+def why_no_worker(cluster: Cluster, ts: TaskState) -> str:
+    """What is missing, and the next move."""
+    if cluster.running == 0:
+        state = "all workers are paused" if cluster.workers else "no worker is connected"
+        return f"{state}: start some with `shunter worker`"
+    options = ts.options
+    if options.resources:
+        lacking = [
+            f"{name}={amount:g}"
+            for name, amount in options.resources.items()
+            if not any([assignment.supplies(ws, {name: amount}) for ws in cluster.worker_list])
+        ]
+        if lacking:
+            return f"no worker has {', '.join(lacking)}: start one with `--resources {','.join(lacking)}`"
+    if options.workers is not None:
+        return (
+            f"none of the workers it names ({', '.join(options.workers)}) is running with what it asks for:"
+            " start one of that name, or pass allow_other_workers=True"
+        )
+    return "no running worker has all of its resources together"

@@ -1,0 +1,177 @@
+"""Which worker a runnable task prefers. Reads only.
+
+Theory of operation: a task is not placed for good, it only joins the backlog of the worker that it would start on
+soonest; a worker that runs dry takes from there (`dispatch`). Tasks with inputs look at the holders of their
+inputs, in one pass: O(inputs + candidates). Tasks without inputs join the cluster's root queue, or the home
+block that `graphs` gave them. Limits (named workers, resources, a worker to avoid) come first.
+"""
+
+from __future__ import annotations
+
+from shunter.state.assignment import supplies
+from shunter.state.backlog import backlog_for, waiting_work_us
+from shunter.state.cluster import Cluster
+from shunter.state.costs import size_of, transfer_s
+from shunter.state.model import Backlog, TaskState, WorkerState
+from shunter.state.names import RUNNING
+
+#: Holders looked at for each input, and workers looked at for a task without a place of its own.
+HOLDERS_MAX = 8
+CANDIDATES_MAX = 16
+
+
+def choose_backlog(cluster: Cluster, ts: TaskState) -> Backlog | None:
+    """The backlog that a runnable task should join; None if no permitted worker is running."""
+    if cluster.running == 0:
+        return None
+    if is_limited(ts) or ts.avoid >= 0:
+        return _choose_limited(cluster, ts)
+    if ts.dependencies is None:
+        return cluster.roots
+    ws = _best_holder(cluster, ts)
+    return ws.ready if ws is not None else cluster.roots
+
+
+def is_limited(ts: TaskState) -> bool:
+    """It may not run just anywhere."""
+    options = ts.options
+    return options.workers is not None or bool(options.resources)
+
+
+def is_permitted(ts: TaskState, ws: WorkerState) -> bool:
+    """The worker may run the task, whatever is in use there now."""
+    options = ts.options
+    if options.resources and not supplies(ws, options.resources):
+        return False
+    named = options.workers
+    if named is None or options.allow_other_workers:
+        return True
+    return ws.name in named or ws.address in named or ws.host in named
+
+
+def start_s(cluster: Cluster, ws: WorkerState, missing: int) -> float:
+    """Seconds until a task could start there, if it had to bring ``missing`` bytes."""
+    load_us = ws.occupancy_us + waiting_work_us(ws)
+    return load_us / (1e6 * ws.nthreads) + transfer_s(cluster, ws, missing)
+
+
+def missing_bytes(cluster: Cluster, ts: TaskState, ws: WorkerState) -> int:
+    """Bytes of the task's inputs that the worker does not hold. O(inputs)."""
+    missing = 0
+    if ts.dependencies is not None:
+        for dep in ts.dependencies:
+            if dep not in ws.has_what:
+                missing += size_of(cluster, dep)
+    return missing
+
+
+def _best_holder(cluster: Cluster, ts: TaskState) -> WorkerState | None:
+    """The running holder of some input on which the task would start soonest; ties to the older worker."""
+    deps = ts.dependencies
+    assert deps is not None
+    candidates: list[WorkerState] = []
+    total = 0
+    cluster.marks += 1
+    mark = cluster.marks
+    for dep in deps:
+        size = size_of(cluster, dep)
+        total += size
+        ws = dep.holder
+        if ws is None:
+            continue
+        _tally(candidates, ws, size, mark)
+        if dep.holders is not None:
+            seen = 1
+            for other in dep.holders:
+                if seen >= HOLDERS_MAX:
+                    break
+                _tally(candidates, other, size, mark)
+                seen += 1
+    if len(candidates) == 1 and candidates[0].status == RUNNING:
+        return candidates[0]
+    best: WorkerState | None = None
+    best_start = 0.0
+    for ws in candidates:
+        if ws.status != RUNNING:
+            continue
+        start = start_s(cluster, ws, total - ws.tally)
+        if best is None or start < best_start or (start == best_start and ws.index < best.index):
+            best = ws
+            best_start = start
+    return best
+
+
+def _tally(candidates: list[WorkerState], ws: WorkerState, size: int, mark: int) -> None:
+    if ws.tally_mark != mark:
+        ws.tally_mark = mark
+        ws.tally = 0
+        candidates.append(ws)
+    ws.tally += size
+
+
+def _choose_limited(cluster: Cluster, ts: TaskState) -> Backlog | None:
+    best = _soonest(cluster, ts, _candidates(cluster, ts), ts.avoid)
+    if best is None and ts.options.workers is not None and ts.options.allow_other_workers:
+        best = _soonest(cluster, ts, _suppliers(cluster, ts), ts.avoid)
+    if best is None and ts.avoid >= 0:  # better there than nowhere
+        best = _soonest(cluster, ts, _candidates(cluster, ts), -1)
+    return backlog_for(best, ts) if best is not None else None
+
+
+def _candidates(cluster: Cluster, ts: TaskState) -> list[WorkerState]:
+    """Workers that the task names (looked up now: a name outlives its worker), or that have its resources."""
+    named = ts.options.workers
+    if named is None:
+        return _suppliers(cluster, ts)
+    found: list[WorkerState] = []
+    for name in named:
+        ws = cluster.workers_by_name.get(name)
+        if ws is None:
+            ws = cluster.workers_by_address.get(name)
+        if ws is not None:
+            found.append(ws)
+        on_host = cluster.workers_by_host.get(name)
+        if on_host is not None:
+            found.extend(on_host)
+    return found
+
+
+def _suppliers(cluster: Cluster, ts: TaskState) -> list[WorkerState]:
+    """Workers that have the task's rarest resource at all; without resources, every worker."""
+    resources = ts.options.resources
+    if not resources:
+        return cluster.worker_list
+    rarest: list[WorkerState] | None = None
+    for name, amount in resources.items():
+        if amount <= 0:
+            continue
+        have = cluster.suppliers.get(name)
+        if have is None:
+            return []
+        if rarest is None or len(have) < len(rarest):
+            rarest = have
+    return rarest if rarest is not None else cluster.worker_list
+
+
+def _soonest(cluster: Cluster, ts: TaskState, workers: list[WorkerState], avoid: int) -> WorkerState | None:
+    """Where it would start soonest, among the next few permitted ones: the start of the walk rotates."""
+    n = len(workers)
+    if n == 0:
+        return None
+    best: WorkerState | None = None
+    best_start = 0.0
+    looked_at = 0
+    first = cluster.marks % n
+    cluster.marks += 1
+    for i in range(n):
+        ws = workers[(first + i) % n]
+        if ws.status != RUNNING or ws.number == avoid or not supplies(ws, ts.options.resources):
+            continue
+        start = start_s(cluster, ws, missing_bytes(cluster, ts, ws))
+        if best is None or start < best_start:
+            best = ws
+            best_start = start
+        looked_at += 1
+        if looked_at >= CANDIDATES_MAX:
+            break
+    return best
