@@ -6,6 +6,7 @@ environments, and so does a Python that is on this machine but that tox does not
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -30,6 +31,9 @@ PROBE = Path(__file__).parent / "sched" / "compiler.py"
 #: Factors of the environments that are given the compiled wheel.
 COMPILED = {"compiled", "debug", "bench", "sim"}
 
+#: Environments that were skipped for want of a compiler.
+untested: list[str] = []
+
 
 @impl
 def tox_on_install(tox_env: ToxEnv, arguments: InstallArguments, section: str, of_type: str) -> None:
@@ -38,7 +42,12 @@ def tox_on_install(tox_env: ToxEnv, arguments: InstallArguments, section: str, o
         return
     problem = compiler_problem(str(tox_env.conf["env_python"]))
     if problem:
-        raise (Fail if STRICT else Skip)(f"the compiled build CANNOT be tested: {problem}")
+        if STRICT:
+            raise Fail(f"the compiled build CANNOT be tested: {problem}")
+        if not untested:
+            atexit.register(report)
+        untested.append(tox_env.name)
+        raise Skip(f"the compiled build CANNOT be tested: {problem}")
 
 
 @impl
@@ -47,6 +56,14 @@ def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
     factor = (env_conf.name or "").partition("-")[0]
     if STRICT and factor[:3] == "py3" and factor[3:].isdigit() and is_on_machine(f"3.{factor[3:]}"):
         env_conf.loaders.insert(0, MemoryLoader(skip_missing_interpreters=False))
+
+
+def report() -> None:
+    """After tox's own summary, so that nobody takes what was skipped for tested."""
+    print(
+        f"NOT TESTED for want of a compiler: {', '.join(untested)}. More: python sched/compiler.py",
+        file=sys.stderr,
+    )
 
 
 @cache

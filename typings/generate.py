@@ -58,6 +58,8 @@ STUBS: Final[dict[str, dict[str, str]]] = {
 WHOLE: Final = ("shunter", "shunter.plugins")
 #: Classes that users are given and never make themselves: their constructors may mention what is not public.
 GIVEN: Final = frozenset({"AsCompleted", "Future", "View"})
+#: Methods that only our own parts call.
+HIDDEN: Final = frozenset({"on_batch", "on_closed", "on_message"})
 #: Special methods that matter to callers.
 SPECIAL: Final = frozenset(
     "__init__ __call__ __enter__ __exit__ __aenter__ __aexit__ __await__ __iter__ __next__ __aiter__ __anext__ __len__ "
@@ -269,14 +271,13 @@ class Stub:
         overloaded = {f.name for f in node.body if isinstance(f, ast.FunctionDef) and _is_overload(f)}
         for child in node.body:
             if isinstance(child, (ast.Assign, ast.AnnAssign)):
-                self._attribute(origin, child, {}, attributes)
+                self._attribute(origin, child, None, attributes)
             elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                if child.name == "__init__":
-                    annotations = _argument_types(child.args)
+                if isinstance(child, ast.FunctionDef) and child.name == "__init__":
                     for statement in ast.walk(child):
                         if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-                            self._attribute(origin, statement, annotations, attributes)
-                if child.name[0] == "_" and child.name not in SPECIAL:
+                            self._attribute(origin, statement, child, attributes)
+                if child.name in HIDDEN or (child.name[0] == "_" and child.name not in SPECIAL):
                     continue
                 if child.name in overloaded and not _is_overload(child):
                     continue
@@ -295,35 +296,50 @@ class Stub:
         self,
         origin: Source,
         node: ast.Assign | ast.AnnAssign,
-        arguments: dict[str, ast.expr],
+        init: ast.FunctionDef | None,
         found: dict[str, str],
     ) -> None:
         """Add what an assignment in a class, or to ``self`` in its ``__init__``, says about an attribute."""
         target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-        if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
-            name = target.attr
-        elif isinstance(target, ast.Name) and not arguments:
+        if isinstance(target, ast.Tuple):
+            for part in target.elts:
+                self._attribute(origin, ast.Assign([part], ast.Constant(None)), init, found)
+            return
+        if init is None and isinstance(target, ast.Name):
             name = target.id
+        elif init is not None and isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
+            name = target.attr
         else:
             return
         if name[0] == "_" or name in found:
             return
         annotation = node.annotation if isinstance(node, ast.AnnAssign) else None
         is_final = annotation is not None and ast.unparse(annotation) == "Final"
-        text = "" if annotation is None or is_final else ast.unparse(annotation)
-        mentioned: list[ast.expr] = [annotation] if annotation is not None else []
-        if not text and isinstance(node.value, ast.Name) and node.value.id in arguments:
-            text = ast.unparse(arguments[node.value.id])
-            mentioned.append(arguments[node.value.id])
-        elif not text and node.value is not None:
-            text = _literal_type(node.value)
-        if not text:
-            return  # Of no declared type: not meant for users.
+        meant = annotation
+        if annotation is None or is_final:
+            meant = self._type_of(origin, node.value, _argument_types(init.args) if init is not None else {})
+        if meant is None:
+            raise Problem(f"{origin.module}: the attribute {name} of a public class has no declared type")
         try:
-            self._require(origin, f"{origin.module}.{name}", mentioned)
+            self._require(origin, f"{origin.module}.{name}", [annotation, meant])
         except Problem:
             return
-        found[name] = f"Final[{text}]" if is_final else text
+        found[name] = f"Final[{ast.unparse(meant)}]" if is_final else ast.unparse(meant)
+
+    def _type_of(
+        self, origin: Source, value: ast.expr | None, arguments: dict[str, ast.expr]
+    ) -> ast.expr | None:
+        """The type of a value: of an argument, of what a function of ours returns, of a literal."""
+        if isinstance(value, ast.Name):
+            return arguments.get(value.id)
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            module, name = origin.module, value.func.id
+            if origin.imports.get(name, ("", ""))[0].startswith("shunter"):
+                module, name = defined_at(module, name)
+            function = source(module).definitions.get(name, [None])[0]
+            return function.returns if isinstance(function, ast.FunctionDef) else None
+        literal = _literal_type(value) if value is not None else ""
+        return ast.Name(literal) if literal else None
 
     # ------------------------------------------------------------------------------------------ names
 

@@ -12,7 +12,18 @@ from tests.architecture.sources import Module, modules
 
 #: Modules that turn bytes into objects by running what the bytes say, and our own home of them.
 UNPICKLERS: Final = frozenset(
-    {"pickle", "_pickle", "cPickle", "cloudpickle", "marshal", "shelve", "dill", "copyreg", "joblib", "jsonpickle"}
+    {
+        "pickle",
+        "_pickle",
+        "cPickle",
+        "cloudpickle",
+        "marshal",
+        "shelve",
+        "dill",
+        "copyreg",
+        "joblib",
+        "jsonpickle",
+    }
 )
 OWN: Final = "shunter.serialize"
 #: Calls that run text.
@@ -22,7 +33,9 @@ PARTS: Final = ("shunter.server", "shunter.wire", "shunter.state", "shunter.plug
 
 
 def scheduler_side() -> list[Module]:
-    return [m for name, m in modules().items() if name in PARTS or name.startswith(tuple(f"{p}." for p in PARTS))]
+    return [
+        m for name, m in modules().items() if name in PARTS or name.startswith(tuple(f"{p}." for p in PARTS))
+    ]
 
 
 def names_of_imports(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
@@ -66,5 +79,7 @@ def test_module_of_the_scheduler__imports_by_name_only_plugins(module: Module) -
     """`import_module` takes any name; the one place that needs it loads what the operator named at start."""
     if module.name == "shunter.server.plugin_host":
         return
-    wrong = [f"{module.at(node)}: {name}" for node, name in names_of_imports(module.tree) if "importlib" in name]
+    wrong = [
+        f"{module.at(node)}: {name}" for node, name in names_of_imports(module.tree) if "importlib" in name
+    ]
     assert not wrong

@@ -61,11 +61,12 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         "groups": "kinds idle_kinds",
         "graphs": "tasks held generation next_index",
         "transitions": "tasks delayed complaints",
+        "engine": "promised",
         "membership": (
             "workers worker_list workers_by_address workers_by_name workers_by_host suppliers graves total_threads "
             "running had_workers dropped_events is_no_worker_armed next_index"
         ),
-        "reactions": "clients incoming tasks next_index delayed complaints dropped_events",
+        "reactions": "clients incoming tasks next_index delayed complaints dropped_events promised",
         "validate": "touched",
     },
 }

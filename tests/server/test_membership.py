@@ -133,7 +133,7 @@ def test_older_namesake_leaves_while_it_is_asked__newcomer_joins() -> None:
 
 def test_data_connection__is_refused_with_a_hint() -> None:
     async def story(s: Running) -> None:
-        with pytest.raises(PeerError, match="data connections go to workers"):
+        with pytest.raises(PeerError, match="this port serves client"):
             await s._connect("data", {}, messages.from_scheduler_to_client)
 
     with_scheduler(story)

@@ -73,6 +73,7 @@ class FalseClient:
         self.number = number
         self.status: dict[str, str] = {}  # key -> pending, finished, erred
         self.graphs = 0
+        self.ever: dict[str, None] = {}  # keys it may still want
 
 
 class Story:
@@ -239,6 +240,7 @@ class Story:
         )
         for key in keys if wanted is None else wanted:
             client.status.setdefault(key, "pending")
+            client.ever[key] = None
         self.step(GraphCommit(client.number, graph, None if wanted is None else list(wanted)))
 
     def scatter(self) -> None:
@@ -249,6 +251,7 @@ class Story:
         for number in holders:
             self.workers[number].data[key] = 10
         client.status[key] = "pending"
+        client.ever[key] = None
         self.step(DataScattered(client.number, [key], [10], [holders]))
 
     def some_keys(self, client: FalseClient) -> list[str]:
@@ -275,6 +278,7 @@ class Story:
             client = self.random.choice(list(self.clients.values()))
             key = self.random.choice(self.keys)
             client.status.setdefault(key, "pending")
+            client.ever[key] = None
             self.step(ClientDesiresKeys(client.number, [key]))
 
     def reprioritise(self) -> None:
@@ -406,7 +410,7 @@ class Story:
             pending = [k for k, s in client.status.items() if s == "pending"]
             assert not pending, [self.state.view().why(k) for k in pending]
         for client in self.clients.values():
-            self.step(ClientReleasesKeys(client.number, list(client.status)))
+            self.step(ClientReleasesKeys(client.number, list(client.ever)))
         self.state.validate()
         counts = self.state.view().counts()
         assert counts["tasks"] == 0, counts

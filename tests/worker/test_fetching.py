@@ -47,7 +47,7 @@ def test_input_is_elsewhere__is_fetched_and_reported_and_the_task_runs() -> None
 
 def test_input_is_here__runs_at_once() -> None:
     s = Script()
-    s.step(DataPut(["x"], [8]))
+    s.step(DataPut(["x"], [8], ["put"]))
 
     assert executed(s.compute("y", 1, [("x", 8, [SELF, 5])])) == ["y"]
 
@@ -268,7 +268,7 @@ def test_scheduler_names_this_worker_itself__is_not_asked() -> None:
 
     assert fetches(s.compute("y", 1, [("x", 8, [SELF])])) == []
     assert asked(s.out) == ["x"]
-    assert executed(s.step(DataPut(["x"], [8]))) == ["y"]
+    assert executed(s.step(DataPut(["x"], [8], ["put"]))) == ["y"]
 
 
 def test_peer_leaves_during_a_fetch__the_key_is_fetched_elsewhere_at_once() -> None:
@@ -358,7 +358,7 @@ def test_copy_is_asked_for__is_fetched_and_reported() -> None:
 
 def test_copy_is_here_already__is_confirmed() -> None:
     s = Script()
-    s.step(DataPut(["x"], [8]))
+    s.step(DataPut(["x"], [8], ["put"]))
 
     assert added(s.step(AcquireAsked(["x"], [8], [[5]]))) == ["x"]
 
@@ -386,7 +386,7 @@ def test_copies_and_inputs_at_one_peer__inputs_come_first() -> None:
 
 def test_copy_is_removed__is_dropped_without_a_word() -> None:
     s = Script()
-    s.step(DataPut(["x"], [8]))
+    s.step(DataPut(["x"], [8], ["put"]))
 
     out = s.step(RemoveAsked(["x"]))
 
@@ -396,7 +396,7 @@ def test_copy_is_removed__is_dropped_without_a_word() -> None:
 
 def test_copy_is_removed_while_a_task_uses_it__is_dropped_when_that_ends() -> None:
     s = Script(nthreads=2)
-    s.step(DataPut(["x"], [8]))
+    s.step(DataPut(["x"], [8], ["put"]))
     s.step(compute("y", 1, [("x", 8, [])]), compute("z", 2, [("x", 8, [])]))
     assert dropped(s.step(RemoveAsked(["x"]))) == []
     assert dropped(s.finish(1)) == []
@@ -406,7 +406,7 @@ def test_copy_is_removed_while_a_task_uses_it__is_dropped_when_that_ends() -> No
 
 def test_copy_is_wanted_again_before_it_was_dropped__stays_and_is_reported() -> None:
     s = Script()
-    s.step(DataPut(["x"], [8]))
+    s.step(DataPut(["x"], [8], ["put"]))
     s.compute("y", 1, [("x", 8, [])])
     s.step(RemoveAsked(["x"]))
 
@@ -427,7 +427,7 @@ def test_removal_during_an_acquisition__ends_it() -> None:
 
 def test_input_is_freed_while_its_task_runs__goes_at_once_and_the_task_ends_well() -> None:
     s = Script()
-    s.step(DataPut(["x"], [8]))
+    s.step(DataPut(["x"], [8], ["put"]))
     s.compute("y", 1, [("x", 8, [])])
 
     assert dropped(s.free("x")) == ["x"]
@@ -437,7 +437,7 @@ def test_input_is_freed_while_its_task_runs__goes_at_once_and_the_task_ends_well
 
 def test_input_is_dropped_before_its_task_starts__is_fetched_again() -> None:
     s = Script()
-    s.step(DataPut(["x"], [8]))
+    s.step(DataPut(["x"], [8], ["put"]))
     s.compute("runs", 0)
     s.compute("y", 1, [("x", 8, [])])
     s.step(RemoveAsked(["x"]))

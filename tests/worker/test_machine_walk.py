@@ -168,7 +168,7 @@ class World:
     def put(self) -> None:
         key = self.random.choice(KEYS)
         self.store.add(key)
-        self.step(DataPut([key], [8]))
+        self.step(DataPut([key], [8], ["put"]))
 
     def thread(self, *, calm: bool = False) -> None:
         """A thread starts a task, or ends one."""

@@ -314,10 +314,10 @@ def test_another_task_under_the_key_while_the_old_one_runs__both_run_and_the_new
 
 def test_input_was_freed_since_the_run_started__it_is_not_adopted() -> None:
     s = Script(nthreads=2)
-    s.step(DataPut(["i"], [8]))
+    s.step(DataPut(["i"], [8], ["put"]))
     s.compute("x", 1, [("i", 8, [1])])
     s.revoked(s.free("x", "i"))
-    s.step(DataPut(["i"], [8]))
+    s.step(DataPut(["i"], [8], ["put"]))
 
     assert executed(s.compute("x", 2, [("i", 8, [1])])) == ["x"]
 
@@ -338,7 +338,7 @@ def test_key_arrives_while_its_run_waits__is_reported_as_finished_without_runnin
     s.compute("runs", 0)
     s.compute("x", 1)
 
-    out = s.step(DataPut(["x"], [8]))
+    out = s.step(DataPut(["x"], [8], ["put"]))
 
     assert finished(out) == [("x", 1)]
     assert executed(s.finish(0)) == []
@@ -347,7 +347,7 @@ def test_key_arrives_while_its_run_waits__is_reported_as_finished_without_runnin
 def test_run_ends_after_its_key_arrived__its_result_takes_the_place() -> None:
     s = Script()
     s.compute("x", 1)
-    s.step(DataPut(["x"], [8]))
+    s.step(DataPut(["x"], [8], ["put"]))
 
     out = s.finish(1)
 

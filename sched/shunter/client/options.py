@@ -72,6 +72,11 @@ def check_key(key: object, what: str = "key") -> str:
         raise UsageError(f"{what} must be a str, not {type(key).__name__}: {key!r:.100}")
     if not key:
         raise UsageError(f"{what} must not be empty")
+    if not key.isascii():
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{what} must not have lone surrogates: {key!a:.100}") from None
     return key if type(key) is str else str(key)
 
 

@@ -55,6 +55,11 @@ class LocalCluster:
         ShunterError: something did not start; quotes what it wrote to stderr.
     """
 
+    address: str
+    token: str
+    scheduler_file: str | None
+    workers_expected: int
+
     def __init__(
         self,
         n_workers: int | None = None,
@@ -77,7 +82,7 @@ class LocalCluster:
         _check_count("threads_per_worker", threads_per_worker, 1)
         _check_count("memory_limit", memory_limit, 0)
         self.workers_expected = n_workers
-        self.scheduler_file: str | None = None
+        self.scheduler_file = None
         level = str(config.lookup("log_level", log_level))
         if not processes:
             from shunter.deploy.in_process import InProcess

@@ -67,14 +67,15 @@ def set_long_running(cluster: Cluster, ts: TaskState) -> None:
     _reindex(cluster, ws)
 
 
-def ask_back(ts: TaskState) -> None:
+def ask_back(ts: TaskState, thief: WorkerState) -> None:
+    """A TakeBack is under way, for a worker with an idle thread."""
     ws = ts.processing_on
     assert ws is not None, ts.key
-    ws.asked_back[ts.run_id] = ts
+    ws.asked_back[ts.run_id] = (ts, thief)
 
 
-def answered(ws: WorkerState, run_id: int) -> TaskState | None:
-    """A TakeBack was answered: the task it was about, if that run is still the current one."""
+def answered(ws: WorkerState, run_id: int) -> tuple[TaskState, WorkerState] | None:
+    """A TakeBack was answered: what it was about and for whom, if that run is still the current one."""
     return ws.asked_back.pop(run_id, None)
 
 

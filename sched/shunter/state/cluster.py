@@ -194,6 +194,7 @@ class Cluster:
         "no_worker",
         "now",
         "outbox",
+        "promised",
         "roots",
         "running",
         "settings",
@@ -232,10 +233,11 @@ class Cluster:
         self.counts: Final = Counts()
         self.clients: dict[int, ClientState] = {}
         self.incoming: deque[ClientState] = deque()  # clients with a committed graph on its way in
-        self.held: dict[TaskState, None] = {}  # tasks of graphs that are coming in
+        self.held: dict[TaskState, int] = {}  # tasks of graphs that are coming in -> by how many
         self.no_worker: dict[TaskState, float] = {}  # task -> since when
         self.complaints: dict[TaskState, int] = {}  # how often a worker could not fetch it
         self.delayed: dict[TaskState, float] = {}  # retries that wait -> until when
+        self.promised: dict[TaskState, WorkerState] = {}  # taken back for the idle thread of …
         self.graves: dict[int, Grave] = {}
         self.timers: list[tuple[float, int, Timer]] = []
 

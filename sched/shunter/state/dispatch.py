@@ -240,7 +240,7 @@ def _ask_back(cluster: Cluster, thief: WorkerState) -> bool:
             continue
         if _ask_gain_s(cluster, ts, victim, thief) <= 0.0:
             continue
-        assignment.ask_back(ts)
+        assignment.ask_back(ts, thief)
         cluster.outbox.take_back(victim.number, ts.run_id)
         asked += 1
     return asked > 0

@@ -8,10 +8,11 @@ gone. What no longer makes sense is dropped, which is what makes the order of ev
 from __future__ import annotations
 
 from shunter.state import links, transitions
+from shunter.state.backlog import backlog_for
 from shunter.state.cluster import Cluster
 from shunter.state.events import Failure
 from shunter.state.interest import is_needed
-from shunter.state.model import TaskState
+from shunter.state.model import Backlog, TaskState
 from shunter.state.names import (
     ERRED,
     FORGOTTEN,
@@ -20,6 +21,7 @@ from shunter.state.names import (
     PROCESSING,
     QUEUED,
     RELEASED,
+    RUNNING,
     WAITING,
     TaskStatus,
 )
@@ -79,7 +81,9 @@ def _towards_queued(cluster: Cluster, ts: TaskState) -> None:
     if ts.state == WAITING:
         if ts.n_waiting > 0 or ts in cluster.delayed:
             return
-        place = choose_backlog(cluster, ts)
+        place = _promised(cluster, ts)
+        if place is None:
+            place = choose_backlog(cluster, ts)
         if place is None:
             transitions.waiting_to_no_worker(cluster, ts)
         else:
@@ -88,6 +92,16 @@ def _towards_queued(cluster: Cluster, ts: TaskState) -> None:
         place = choose_backlog(cluster, ts)
         if place is not None:
             transitions.no_worker_to_queued(cluster, ts, place)
+
+
+def _promised(cluster: Cluster, ts: TaskState) -> Backlog | None:
+    """A task that was taken back goes to the idle thread it was taken back for, else it would return."""
+    if not cluster.promised:
+        return None
+    thief = cluster.promised.pop(ts, None)
+    if thief is None or thief.status != RUNNING:
+        return None
+    return backlog_for(thief, ts)
 
 
 def _towards_released(cluster: Cluster, ts: TaskState) -> None:

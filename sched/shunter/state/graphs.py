@@ -146,9 +146,9 @@ def advance(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> b
 def abandon(cluster: Cluster, intake: Intake) -> None:
     """The client is gone: let go of what was created."""
     for ts in intake.created[intake.at if intake.phase == "start" else 0 :]:
-        links.let_go(ts)
-        del cluster.held[ts]
+        _let_go(cluster, ts)
         cluster.recommend(ts, RELEASED)
+        cluster.recommend(ts, QUEUED)  # if somebody else has come to want it
     _finish(cluster, intake)
 
 
@@ -208,6 +208,8 @@ def _pin(cluster: Cluster, intake: Intake, key: Key) -> bool:
     if ts is None:
         return False
     interest.want(ts, intake.pins)
+    if ts.state == RELEASED:
+        cluster.recommend(ts, WAITING)
     return True
 
 
@@ -357,10 +359,8 @@ def _create(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> i
             ts = _new_task(cluster, intake, position, i)
         elif inputs is not None and _differs(ts, inputs):
             cluster.say("warning", "spec-ignored", {"key": key, "status": ts.state})
-        if ts not in cluster.held:
-            links.hold(ts)
-            cluster.held[ts] = None
-            intake.created.append(ts)
+        _hold(cluster, ts)
+        intake.created.append(ts)
         if ts.state == RELEASED:
             transitions.released_to_waiting_held(cluster, ts)
             if ts.dependencies is None:
@@ -371,6 +371,20 @@ def _create(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> i
         _begin_start(cluster, cs, intake)
         return budget - len(intake.wanted)
     return budget
+
+
+def _hold(cluster: Cluster, ts: TaskState) -> None:
+    links.hold(ts)
+    cluster.held[ts] = cluster.held.get(ts, 0) + 1
+
+
+def _let_go(cluster: Cluster, ts: TaskState) -> None:
+    links.let_go(ts)
+    n = cluster.held[ts] - 1
+    if n > 0:
+        cluster.held[ts] = n
+    else:
+        del cluster.held[ts]
 
 
 def _new_task(cluster: Cluster, intake: Intake, position: int, order: int) -> TaskState:
@@ -425,8 +439,7 @@ def _start(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
         ts = created[i]
         i += 1
         budget -= 1
-        links.let_go(ts)
-        del cluster.held[ts]
+        _let_go(cluster, ts)
         if ts.state == WAITING:
             if ts.n_waiting == 0:
                 if ts.dependencies is None and intake.homes and not is_limited(ts):
@@ -449,6 +462,8 @@ def _finish(cluster: Cluster, intake: Intake) -> None:
         if not interest.is_needed(ts):
             cluster.recommend(ts, RELEASED)
     intake.phase = "done"
+    if not cluster.held:
+        cluster.held = {}  # a dict never shrinks by itself
 
 
 def _refuse(cluster: Cluster, cs: ClientState, intake: Intake, text: str) -> None:

@@ -7,6 +7,7 @@ a task that are active (waiting, queued, no-worker or processing): while it is a
 from __future__ import annotations
 
 from shunter.state.model import TaskState
+from shunter.state.names import MEMORY
 
 
 def link(ts: TaskState, dependencies: list[TaskState]) -> None:
@@ -55,7 +56,7 @@ def start_waiting(ts: TaskState) -> None:
     if ts.dependencies is not None:
         for dep in ts.dependencies:
             dep.n_waiters += 1
-            if dep.holder is None:
+            if dep.state != MEMORY:  # one that has just lost its last holder says so itself
                 n += 1
     ts.n_waiting = n
 

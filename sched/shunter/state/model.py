@@ -211,7 +211,8 @@ class WorkerState:
         self.n_long_running = 0
         self.occupancy_us = 0
         self.used: dict[str, int] = {}
-        self.asked_back: dict[int, TaskState] = {}  # run_id -> task, TakeBack under way
+        # TakeBack under way: run_id -> task, and the worker with an idle thread that it is for
+        self.asked_back: dict[int, tuple[TaskState, WorkerState]] = {}
         self.sent_bucket = -1
         self.sent_slot = -1
         # replicas

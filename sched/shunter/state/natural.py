@@ -1,20 +1,20 @@
 """The natural order of keys: by name, then by number ("x-2" before "x-10").
 
-It gives the tasks of a graph the ids by which `shunter.state.ordering` settles ties, so it may depend on nothing
-but the keys: not on the order of insertion, not on hashing.
+It gives the tasks of a graph the ids by which `shunter.state.ordering` settles ties, so it may depend on
+nothing but the keys: not on the order of insertion, not on hashing.
 
-Each key becomes a *token*, a text that compares as the key should. A number in a text is written with the count of
-its digits in front, so that longer numbers are larger: "x-2" becomes "x-12" and "x-10" becomes "x-210" (less two
-details: see `number_token`). Different keys have different tokens. Texts compare at the speed of C, and the
-beginnings of names, which keys share, are translated once.
+Each key becomes a *token*, a text that compares as the key should. A number in a text is written with the
+count of its digits in front, so that longer numbers are larger: "x-2" becomes "x-12" and "x-10" becomes
+"x-210" (roughly: see `number_token`). Different keys have different tokens. Texts compare at the speed of C,
+and the beginnings of names, which keys share, are translated once.
 
-Tokens are sorted in runs of `RUN`, then the runs are merged in pairs, bit by bit: one large sort would hold the GIL
-for too long. Keys that come sorted make one long run, and there is nothing to merge.
+Tokens are sorted in runs of `RUN`, then the runs are merged in pairs, bit by bit: one large sort would hold the
+GIL for too long. Keys that come sorted make one long run, and there is nothing to merge.
 """
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, Literal, TypeAlias, final
 
 from shunter.state.names import Key
 
@@ -23,9 +23,14 @@ __all__ = ["KeyOrder"]
 RUN: Final = 512  # keys that are sorted at once
 STEMS: Final = 4096  # most beginnings of names that are remembered
 DEPTH: Final = 4  # tuples nested deeper than this are not looked into
-COPY: Final = 16  # keys that are copied at the price of one that is compared
+BULK: Final = 16  # keys that are copied or let go of at the price of one that is compared
+
+Phase: TypeAlias = Literal["sort", "merge", "rank", "let-go", "done"]
 
 DIGITS: Final = "0123456789"
+ZERO: Final = 48
+NINE: Final = 57
+COUNTS: Final = ["0", "1", "2", "3", "4", "5", "6", "7", "8"]
 # What a token begins with, by the type of its key. Smaller comes first.
 NEGATIVE: Final = "a"
 WHOLE: Final = "b"
@@ -41,8 +46,8 @@ FALLING: Final = str.maketrans("0123456789abcdef", "fedcba9876543210")
 class KeyOrder:
     """Ranks keys in their natural order. Advance it until it says True.
 
-    Whole numbers come first, then text, then tuples, element by element. Other types, also within tuples, come
-    last, by their place in ``keys``.
+    Whole numbers come first, then text, then tuples, element by element. Other types, also within tuples,
+    come last, by their place in ``keys``.
 
     Args:
         keys: all different. Read while advancing, never changed.
@@ -51,12 +56,12 @@ class KeyOrder:
         ranks: after finishing, the rank of each key: 0 for the first.
     """
 
-    __slots__ = ("keys", "merge", "merged", "ranked", "ranks", "runs", "size", "stems", "tokens")
+    __slots__ = ("keys", "merge", "merged", "phase", "ranked", "ranks", "runs", "stems", "tokens")
 
     def __init__(self, keys: list[Key]) -> None:
         self.ranks: list[int] = []
         self.keys = keys
-        self.size = len(keys)  # `keys` is let go of at the end
+        self.phase: Phase = "sort"
         self.stems: dict[str, str] = {}
         self.tokens: list[str] = []
         self.runs: list[list[int]] = []  # sorted places in `keys`; a queue,
@@ -66,13 +71,16 @@ class KeyOrder:
 
     def advance(self, budget: int) -> bool:
         """Handle about ``budget`` keys more, `RUN` at least. True when finished."""
-        while budget > 0 and len(self.tokens) < len(self.keys):
-            budget -= self._sort_run()
-        while budget > 0 and self.merged + 1 < len(self.runs):
-            budget = self._merge_first_two(budget)
-        if budget > 0 and self.runs:
-            self._rank(budget)
-        return self.ranked == self.size
+        while budget > 0 and self.phase != "done":
+            if self.phase == "sort":
+                budget -= self._sort_run()
+            elif self.phase == "merge":
+                budget = self._merge_first_two(budget)
+            elif self.phase == "rank":
+                budget = self._rank(budget)
+            else:
+                budget = self._let_go(budget)
+        return self.phase == "done"
 
     def _sort_run(self) -> int:
         """Sort the next keys. If they come after the last ones, they make one run with them."""
@@ -86,9 +94,15 @@ class KeyOrder:
             self.runs[-1].extend(run)
         else:
             self.runs.append(run)
+        if end == len(self.keys):
+            self.phase = "merge"
         return end - start
 
     def _merge_first_two(self, budget: int) -> int:
+        if self.merged + 1 == len(self.runs):
+            self.ranks = [0] * len(self.keys)
+            self.phase = "rank"
+            return budget
         if self.merge is None:
             left = self.runs[self.merged]
             right = self.runs[self.merged + 1]
@@ -101,18 +115,28 @@ class KeyOrder:
             self.merge = None
         return budget
 
-    def _rank(self, budget: int) -> None:
+    def _rank(self, budget: int) -> int:
         """The one run that is left is the order."""
         order = self.runs[-1]
         ranks = self.ranks
-        if self.ranked == 0:
-            ranks.extend([0] * len(order))
-        end = min(self.ranked + budget, len(order))
-        for rank in range(self.ranked, end):
+        start = self.ranked
+        end = min(start + budget, len(order))
+        for rank in range(start, end):
             ranks[order[rank]] = rank
         self.ranked = end
         if end == len(order):
-            self.keys = self.keys[:0]
+            self.phase = "let-go"
+        return budget - (end - start)
+
+    def _let_go(self, budget: int) -> int:
+        """It takes milliseconds to free a hundred thousand texts: that is done bit by bit, too."""
+        tokens = self.tokens
+        count = min(len(tokens), budget * BULK)
+        del tokens[len(tokens) - count :]
+        del self.runs[-1][len(tokens) :]
+        if not tokens:
+            self.phase = "done"
+        return budget - count // BULK - 1
 
 
 @final
@@ -136,15 +160,15 @@ class Merge:
         """Place about ``budget`` keys; return what is left of it."""
         budget = self._compare(budget)
         if self.right_at == len(self.right):
-            part = self.left[self.left_at : self.left_at + budget * COPY]
+            part = self.left[self.left_at : self.left_at + budget * BULK]
             self.left_at += len(part)
         elif self.left_at == len(self.left):
-            part = self.right[self.right_at : self.right_at + budget * COPY]
+            part = self.right[self.right_at : self.right_at + budget * BULK]
             self.right_at += len(part)
         else:
             return 0
         self.out.extend(part)
-        return budget - (len(part) + COPY - 1) // COPY
+        return budget - (len(part) + BULK - 1) // BULK
 
     def _compare(self, budget: int) -> int:
         tokens = self.tokens
@@ -153,14 +177,23 @@ class Merge:
         out = self.out
         i = self.left_at
         j = self.right_at
-        while budget > 0 and i < len(left) and j < len(right):
-            if tokens[left[i]] < tokens[right[j]]:
-                out.append(left[i])
-                i += 1
-            else:
-                out.append(right[j])
-                j += 1
-            budget -= 1
+        if i < len(left) and j < len(right):
+            a = tokens[left[i]]
+            b = tokens[right[j]]
+            while budget > 0:
+                budget -= 1
+                if a < b:
+                    out.append(left[i])
+                    i += 1
+                    if i == len(left):
+                        break
+                    a = tokens[left[i]]
+                else:
+                    out.append(right[j])
+                    j += 1
+                    if j == len(right):
+                        break
+                    b = tokens[right[j]]
         self.left_at = i
         self.right_at = j
         return budget
@@ -198,7 +231,7 @@ def stem_token(stem: str) -> str:
     copied = 0  # what stands before is in `parts`
     digits = 0  # how many stand directly before `place`
     for place in range(len(stem)):
-        if "0" <= stem[place] <= "9":
+        if ZERO <= ord(stem[place]) <= NINE:
             digits += 1
         elif digits > 0:
             parts.append(stem[copied : place - digits])
@@ -210,21 +243,18 @@ def stem_token(stem: str) -> str:
 
 
 def number_token(digits: str) -> str:
-    """A number within a text: the count of its digits, the digits, and the count of zeros in front (as one code).
+    """A number in a text: the count of its digits, the digits, and how many zeros stood in front, as a code.
 
-    Up to 8 digits the count is one digit; with more it is a 9 and one code. The text around has no digits in its
-    token, so a digit there always begins a number, and tokens can be told apart.
+    Up to 8 digits the count is one digit; with more it is a 9 and a code. The text around has no digits in its
+    token: a digit there always begins a number, so different texts have different tokens.
     """
+    if len(digits) < 9 and not digits.startswith("0"):
+        return COUNTS[len(digits)] + digits + "\0"  # nearly always
     significant = digits.lstrip("0")
     count = len(significant)
     zeros = len(digits) - count
-    if zeros == 0 and count < 9:
-        return COUNTS[count] + digits + "\0"
     front = COUNTS[count] if count < 9 else "9" + chr(min(count, CODE_MAX))
     return front + significant + chr(min(zeros, CODE_MAX))
-
-
-COUNTS: Final = ["0", "1", "2", "3", "4", "5", "6", "7", "8"]
 
 
 def whole_token(number: int) -> str:

@@ -2,32 +2,30 @@
 
 Theory of operation
 ===================
-A scheduler that runs a graph breadth first holds everything; one that finishes what it began holds little. The
-order found here is static: it is computed once, for one imaginary worker, before anything runs. The real run
-follows it as far as its parallelism allows (it is the last part of a priority), and holds about as little.
+A scheduler that runs a graph breadth first holds everything; one that finishes what it began holds little.
+The order found here is static: it is computed once, for one imaginary worker, before anything runs. The real
+run follows it as far as its parallelism allows (it is the last part of a priority), and holds about as little.
 
-The measure is the *peak*: the largest number of results held at once, where a result is held from its task until
-its last consumer, and a result that nobody consumes is not counted. To find the least peak is to pebble a graph
-(Sethi 1975): NP-hard. On trees the *register need* of Sethi and Ullman (1970) solves it, and its idea (the branch
-that needs most comes first, while nothing else is held) serves as a label on all graphs. Three candidates are made,
-their peaks are counted while they are made, and the least one wins, ties to the first:
+The measure is the *peak*: the largest number of results held at once, where a result is held from its task
+until its last consumer, and a result that nobody consumes is not counted. To find the least peak is to pebble
+a graph (Sethi 1975): NP-hard. On trees the *register need* of Sethi and Ullman (1970) solves it, and its idea
+(the branch that needs most comes first, while nothing else is held) serves as a label on all graphs. Three
+candidates are made, their peaks are counted while they are made, and the least one wins, ties to the first:
 
 1. *Goals* (our own). A goal is a task that ends something: a sink, or a join of which some input has no other
-   consumer. Run whatever does not grow the held set, newest first. When nothing of the sort is ready, go on towards
-   the current goal, or commit to the one with the least remaining work upstream. Work that goals share counts by
-   shares (work of a task / its consumers), which are taken off as it gets done; so finished inputs draw the order
-   towards the goals that can use them.
+   consumer. Run whatever does not grow the held set, newest first. When nothing of the sort is ready, go on
+   towards the current goal, or commit to the one with the least remaining work upstream. Work that goals share
+   counts by shares (work of a task / its consumers), which are taken off as it gets done; so finished inputs
+   draw the order towards the goals that can use them.
 2. *Depth first*: postorder from the sinks, tallest branch first. Good on regular stencils.
 3. *First in, first out*: the topological order as Kahn (1962) finds it. Best where the layers are narrow.
-
-Measured on 16 shapes of graphs the best of the three holds 0.82 times what the best known peer's order does.
 
 Everything works on dense ids: whole numbers below n, given out by the caller in the natural order of the keys
 (`KeyOrder`), so that ties fall the same way whatever the order of insertion and the seed of hashing.
 
 The work is a row of stages (see `shunter.state.topology`), advanced by a budget. Nothing recurs and nothing is
-scanned again and again, however deep the graph is and however many inputs or consumers a task has: whoever picks
-one of the inputs of a task compares `WINDOW` of them.
+scanned again and again, however deep the graph is and however many inputs or consumers a task has: whoever
+picks one of the inputs of a task compares `WINDOW` of them.
 """
 
 from __future__ import annotations
@@ -53,6 +51,7 @@ __all__ = ["KeyOrder", "StaticOrder"]
 WORK: Final = 1024  # the work of one task; remaining work is counted in whole parts of it
 PASSES: Final = 8  # to how many more tasks the work of one task is passed on
 PASS_MIN: Final = 16  # parts of WORK; no more than this is not worth passing on
+BULK: Final = 16  # numbers that are freed at the price of one task
 WINDOW: Final = 64  # most inputs of one task that are compared when one of them is picked
 
 
@@ -70,7 +69,7 @@ class StaticOrder:
             beginning with the smallest; empty if there is none.
     """
 
-    __slots__ = ("best", "bound", "cycle", "graph", "positions", "stage")
+    __slots__ = ("best", "bound", "cycle", "graph", "litter", "positions", "stage")
 
     def __init__(self, inputs: list[list[int]]) -> None:
         self.positions: list[int] = []
@@ -79,14 +78,31 @@ class StaticOrder:
         self.stage: Stage | None = CountEdges(self.graph)
         self.best: Candidate | None = None
         self.bound = 0
+        self.litter: list[list[int]] = []  # what finished stages leave behind, to be swept up bit by bit
 
     def advance(self, budget: int) -> bool:
         """Handle about ``budget`` tasks and edges more. True when finished."""
-        while self.stage is not None and budget > 0:
-            budget = self.stage.advance(budget)
-            if budget > 0:
-                self.stage = self._stage_after(self.stage)
-        return self.stage is None
+        while budget > 0 and not self._is_finished():
+            if self.litter:
+                budget = self._sweep(budget)
+            elif self.stage is not None:
+                budget = self.stage.advance(budget)
+                if budget > 0:
+                    self.litter = self.stage.leftovers()
+                    self.stage = self._stage_after(self.stage)
+        return self._is_finished()
+
+    def _is_finished(self) -> bool:
+        return self.stage is None and not self.litter
+
+    def _sweep(self, budget: int) -> int:
+        """It takes milliseconds to free a hundred thousand numbers."""
+        numbers = self.litter[-1]
+        count = min(len(numbers), budget * BULK)
+        del numbers[len(numbers) - count :]
+        if not numbers:
+            self.litter.pop()
+        return budget - count // BULK
 
     def _stage_after(self, stage: Stage) -> Stage | None:
         """Take over what a finished stage found, and say what comes next."""
@@ -119,15 +135,22 @@ class StaticOrder:
             self.positions = stage.positions
         elif isinstance(stage, FindCycle):
             self.cycle = stage.cycle
+        self.litter.extend(graph.leftovers())
+        if self.best is not None:
+            self.litter.append(self.best.order)
         self.graph = Graph([])
         self.best = None
         return None
 
     def _better(self, candidate: Candidate) -> Candidate:
-        """The best candidate so far, this one included. (One that gave up has too large a peak.)"""
+        """The best so far, this one included; a candidate that gave up has a peak no smaller."""
         assert self.best is not None
+        worse = candidate
         if candidate.peak < self.best.peak:
+            worse = self.best
             self.best = candidate
+        if worse.order is not self.graph.fifo:
+            self.litter.append(worse.order)
         return self.best
 
     def _unless_settled(self, candidate: Candidate) -> Stage:
@@ -144,7 +167,7 @@ class Label(Stage):
     """What the goals go by.
 
     Attributes:
-        needs: the register need of each task: how many results are held at once to make it, if it were a tree.
+        needs: the register need of each task: how many results are held to make it, if it were a tree.
         upstream: the work left to do before a task, in parts of `WORK`; shared work counts by shares.
         left: the same with the task's own work, less what its consumers know already to be done.
         is_goal: does the task end something?
@@ -228,11 +251,9 @@ def need_of(needs: list[int]) -> int:
     if len(needs) > 1:
         needs.sort(reverse=True)
     most = len(needs) + 1
-    held = 0
-    for need in needs:
+    for held, need in enumerate(needs):
         if need + held > most:
             most = need + held
-        held += 1
     return most
 
 
@@ -275,8 +296,8 @@ class Goals(Candidate):
     """Finish what was begun: towards one goal after the other, and whatever is free in between.
 
     A task is *free* when it is ready and does not grow the held set: it is a sink, or the last consumer of
-    some input. A task becomes free only when the waiting consumers of an input fall to one, or when it becomes
-    ready: all free tasks are found where those counts change.
+    some input. A task becomes free only when the waiting consumers of an input fall to one, or when it
+    becomes ready: all free tasks are found where those counts change.
     """
 
     __slots__ = (
@@ -327,6 +348,9 @@ class Goals(Candidate):
             if v >= 0:
                 self._run(v)
         return self.budget
+
+    def leftovers(self) -> list[list[int]]:
+        return [self.free, self.goals, self.left, self.needs, self.sinks, self.upstream, self.waits]
 
     def _newest_free(self) -> int:
         """A task that does not grow the held set; -1 if there is none."""
@@ -498,26 +522,36 @@ class Goals(Candidate):
     def _absorb(self, w: int, part: int, passes: int) -> int:
         """A goal keeps the part, and is looked at again; other tasks pass it on as long as they may.
 
-        What may not be passed on stays in ``left``, and is passed on when w itself runs.
+        What may not be passed on stays in ``left``, and is passed on when w itself runs. Along a chain, no
+        queue is needed. Returns how many passes are left.
         """
         graph = self.graph
-        work = max(self.upstream[w] - part, 0)
-        self.upstream[w] = work
-        if self.is_goal[w]:
-            if w != self.committed:  # Nobody asks for its entry before it is done.
-                heappush(self.goals, (work << self.bits | len(self.order)) << self.bits | w)
-            return passes
-        fan_out = graph.fan_out[w]
-        if fan_out > passes:
-            return passes
-        self.left[w] -= part
-        share = part // fan_out
-        if share <= PASS_MIN:
-            return passes
+        upstream = self.upstream
+        is_goal = self.is_goal
+        while True:
+            work = upstream[w] - part
+            if work < 0:
+                work = 0
+            upstream[w] = work
+            if is_goal[w]:
+                if w != self.committed:  # Nobody asks for its entry before it is done.
+                    heappush(self.goals, (work << self.bits | len(self.order)) << self.bits | w)
+                return passes
+            fan_out = graph.fan_out[w]
+            if fan_out > passes:
+                return passes
+            self.left[w] -= part
+            part //= fan_out
+            if part <= PASS_MIN:
+                return passes
+            passes -= fan_out
+            if fan_out > 1:
+                break
+            w = graph.consumers[graph.consumers_at[w]]
         for edge in range(graph.consumers_at[w], graph.consumers_at[w + 1]):
             self.passed_to.append(graph.consumers[edge])
-            self.parts.append(share)
-        return passes - fan_out
+            self.parts.append(part)
+        return passes
 
 
 @final

@@ -301,7 +301,7 @@ def on_keys_cancelled(cluster: Cluster, cs: ClientState, event: events.KeysCance
     for ts in found:
         wanters = interest.wanters_of(ts) if event.force else [cs]
         for wanter in wanters:
-            if interest.unwant(ts, wanter):
+            if wanter.number >= 0 and interest.unwant(ts, wanter):  # what a graph on its way in pins stays
                 who = "this client" if wanter is cs else f"client {cs.name!r}, by force"
                 cluster.outbox.cancelled(wanter.number, ts.key, f"cancelled by {who}")
         if not interest.is_needed(ts):
@@ -485,10 +485,13 @@ def on_take_back_answered(cluster: Cluster, event: events.TakeBackAnswered) -> N
         return
     given = frozenset(event.given)
     for run_id in event.asked:
-        ts = assignment.answered(ws, run_id)
-        if ts is not None and run_id in given and ts.run_id == run_id and ts.processing_on is ws:
-            transitions.processing_to_released(cluster, ts, tell=False)
-            cluster.recommend(ts, WAITING)
+        answered = assignment.answered(ws, run_id)
+        if answered is None or run_id not in given:
+            continue
+        ts, thief = answered
+        transitions.processing_to_released(cluster, ts, tell=False)
+        cluster.promised[ts] = thief
+        cluster.recommend(ts, WAITING)
 
 
 # ---------------------------------------------------------------------------------------------- data

@@ -1,9 +1,9 @@
 """A graph by numbers: flat edge lists, a topological order, heights, and the cycle if there is one.
 
-What `shunter.state.ordering` stands on. Tasks are ids: whole numbers below the size of the graph. Everything is
-found by *stages*, which are advanced by a budget of tasks and edges, because a compiled call holds the GIL and the
-scheduler has others to answer. A stage keeps its own place between calls, so what it finds does not depend on how
-the budget was cut. A call exceeds its budget by the edges of one task at most.
+What `shunter.state.ordering` stands on. Tasks are ids: whole numbers below the size of the graph. Everything
+is found by *stages*, which are advanced by a budget of tasks and edges, because a compiled call holds the GIL
+and the scheduler has others to answer. A stage keeps its own place between calls, so what it finds does not
+depend on how the budget was cut. A call exceeds its budget by the edges of one task at most.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = [
 
 @final
 class Graph:
-    """Edges in flat lists: those of task v lie from ``…_at[v]`` up to ``…_at[v + 1]``. Filled by the stages below.
+    """Edges in flat lists: those of task v lie from ``…_at[v]`` up to ``…_at[v + 1]``.
 
-    No object a task: that is fast, and leaves the collector alone.
+    The stages below fill it. No object a task: that is fast, and leaves the collector alone.
 
     Attributes:
         given: the inputs of each task as the caller gave them.
         fan_in: how many inputs each task has.
         fan_out: how many consumers each task has.
         consumers: who needs a task, by rising id.
-        inputs: what a task needs: tallest first, then by rising id. The height of a task is the number of edges
-            on the longest path from a root to it.
-        fifo: all tasks, each after what it needs: roots by id, then whatever becomes ready, in that order. Hence
-            also by rising height.
+        inputs: what a task needs: tallest first, then by rising id. The height of a task is the number of
+            edges on the longest path from a root to it.
+        fifo: all tasks, each after what it needs: roots by id, then whatever becomes ready, in that order.
+            Hence also by rising height.
     """
 
     __slots__ = (
@@ -63,6 +63,10 @@ class Graph:
         self.inputs_at: list[int] = [0]
         self.fifo: list[int] = []
 
+    def leftovers(self) -> list[list[int]]:
+        """What is large and of no more use, when the graph is."""
+        return [self.consumers, self.consumers_at, self.inputs, self.inputs_at, self.fifo]
+
 
 class Stage:
     """Work that is done bit by bit."""
@@ -72,6 +76,10 @@ class Stage:
     def advance(self, budget: int) -> int:
         """Handle about ``budget`` tasks and edges; return what is left of it, positive only when finished."""
         raise NotImplementedError
+
+    def leftovers(self) -> list[list[int]]:
+        """What is large and of no more use, when the stage is finished."""
+        return []
 
 
 @final
@@ -158,11 +166,15 @@ class FillConsumers(Stage):
         self.task = task
         return budget
 
+    def leftovers(self) -> list[list[int]]:
+        return [self.cursors]
+
 
 @final
 class SortTopologically(Stage):
-    """Fill ``graph.fifo`` (Kahn 1962), and find the heights. Tasks on a cycle, or after one, keep ``missing`` inputs.
+    """Fill ``graph.fifo`` (Kahn 1962), and find the heights.
 
+    Tasks on a cycle, or after one, do not get there: they keep ``missing`` inputs.
     Whoever brings a task its last input is its tallest input, for tasks come up by rising height.
     """
 
@@ -300,6 +312,9 @@ class SortByHeight(Stage):
         self.seen = end
         return budget - (end - start)
 
+    def leftovers(self) -> list[list[int]]:
+        return [self.cursors, self.heights]
+
 
 @final
 class FillInputs(Stage):
@@ -334,3 +349,6 @@ class FillInputs(Stage):
             budget -= 1 + end - first
         self.done = done
         return budget
+
+    def leftovers(self) -> list[list[int]]:
+        return [self.cursors, self.order]

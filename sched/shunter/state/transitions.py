@@ -50,8 +50,6 @@ def _need_inputs(cluster: Cluster, ts: TaskState) -> None:
     deps = ts.dependencies
     assert deps is not None
     for dep in deps:
-        if dep.holder is not None:
-            continue
         if dep.state == RELEASED:
             cluster.recommend(dep, WAITING)
         elif dep.state == ERRED:

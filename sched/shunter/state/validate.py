@@ -111,8 +111,7 @@ def _waiting_count(cluster: Cluster, ts: TaskState) -> None:
 
 def _waiters_count(cluster: Cluster, ts: TaskState) -> None:
     n = sum([1 for other in dependents_of(ts) if is_active(other)])
-    if ts in cluster.held:
-        n += 1
+    n += cluster.held.get(ts, 0)
     _check(cluster, ts.n_waiters == n, f"{n} active dependents, not {ts.n_waiters}", ts)
 
 
@@ -213,10 +212,10 @@ def _used(cluster: Cluster, ws: WorkerState) -> None:
         if ts.options.resources:
             for name, amount in ts.options.resources.items():
                 used[name] = used.get(name, 0) + assignment.millionths(amount)
-    used = {name: amount for name, amount in used.items() if amount}
+    used = {name: units for name, units in used.items() if units}
     _check(cluster, ws.used == used, f"{ws.name} uses {used}, not {ws.used}")
-    for name, amount in used.items():
-        _check(cluster, amount <= ws.supply.get(name, 0), f"{ws.name} has no more {name} in use than it has")
+    for name, units in used.items():
+        _check(cluster, units <= ws.supply.get(name, 0), f"{ws.name} has no more {name} in use than it has")
 
 
 def _bytes(cluster: Cluster, ws: WorkerState) -> None:

@@ -396,6 +396,8 @@ class Retried(NamedTuple):
 
 
 class Cancelled(NamedTuple):
+    """These keys will not be computed; one reason each, for people."""
+
     keys: list[str]
     reasons: list[str]
 

@@ -14,6 +14,8 @@ __all__ = ["ClientDetails", "ParentDetails", "WorkerDetails", "check_details"]
 
 
 class ClientDetails(NamedTuple):
+    """A client's."""
+
     name: str
 
     def as_dict(self) -> dict[str, object]:
@@ -27,6 +29,8 @@ class ClientDetails(NamedTuple):
 
 
 class ParentDetails(NamedTuple):
+    """Those of a parent of worker processes."""
+
     name: str
     pid: int
 

@@ -26,7 +26,7 @@ from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
 from shunter.errors import PeerError
 from shunter.wire.details import check_details
 from shunter.wire.fields import Fields, excerpt
-from shunter.wire.frames import PREFIX, check_lengths, decode_header, encode
+from shunter.wire.frames import PREFIX, check_lengths, decode_header, encode, encode_header
 
 __all__ = ["MAGIC", "PROTOCOL", "ROLES", "Acceptor", "Connector", "HandshakeFailed", "Role"]
 
@@ -66,6 +66,9 @@ class Connector:
         details: about itself, by role (see `shunter.wire.details`).
         where: the address, for messages.
 
+    Raises:
+        UsageError: the details cannot be written as JSON.
+
     Attributes:
         done: True once welcome has been read; then the others are valid.
         number: the number that the acceptor gave this connection.
@@ -85,6 +88,7 @@ class Connector:
         self._role = role
         self._token = token
         self._details = dict(details)
+        encode_header(["details", self._details])  # Find out now, not in the middle of the handshake.
         self._where = where
         self._nonce = _new_nonce()
         self._stream = _Stream()

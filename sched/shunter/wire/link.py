@@ -118,6 +118,11 @@ class Link(asyncio.Protocol):
         self._is_paused = False  # By `pause`.
         self._gone: asyncio.Future[None] = self._loop.create_future()
         transport.set_write_buffer_limits(high=QUEUE_HIGH)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            # asyncio sets this too, but not on what a socket accepts that was made without a protocol number.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def __repr__(self) -> str:
         state = "open" if self._reason is None else f"closed: {self._reason}"
@@ -366,6 +371,7 @@ class Listener:
         try:
             answer = self._accept(link, side.role, side.details)
             number, details = await answer if inspect.isawaitable(answer) else answer
+            welcome = side.welcome(number, details)
         except PeerError as error:
             logger.warning("%s from %s refused: %s", side.role, link.address, error)
             link.refuse(str(error), side.refuse(str(error)))
@@ -376,7 +382,7 @@ class Listener:
             logger.exception("%s from %s could not be admitted", side.role, link.address)
             link.refuse("internal error", side.refuse("internal error of the scheduler: see its log"))
         else:
-            link.open(number, details, side.welcome(number, details))
+            link.open(number, details, welcome)
 
 
 async def connect(

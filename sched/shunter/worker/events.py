@@ -305,13 +305,14 @@ class PeerRested(Event):
 
 @final
 class DataPut(Event):
-    """A client has put values into the store."""
+    """A client has put values here. It tells the scheduler itself."""
 
-    __slots__ = ("keys", "nbytes")
+    __slots__ = ("keys", "nbytes", "values")
 
-    def __init__(self, keys: list[str], nbytes: list[int]) -> None:
+    def __init__(self, keys: list[str], nbytes: list[int], values: list[object]) -> None:
         self.keys = keys
         self.nbytes = nbytes
+        self.values = values
 
 
 @final

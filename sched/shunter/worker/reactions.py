@@ -156,8 +156,9 @@ def on_run_seceded(t: Tables, event: RunSeceded) -> None:
 
 
 def on_data_put(t: Tables, event: DataPut) -> None:
-    for key, nbytes in zip(event.keys, event.nbytes):
-        arrived(t, key, nbytes)  # The client tells the scheduler.
+    for key, nbytes, value in zip(event.keys, event.nbytes, event.values):
+        t.outbox.keep(key, value, nbytes)
+        arrived(t, key, nbytes)
 
 
 def arrived(t: Tables, key: str, nbytes: int) -> bool:

@@ -156,8 +156,8 @@ class ValuePort:
             loaded.append(_load_put(key, parts))
         nbytes = [sizeof(value) for value in loaded]
         keys = list(values)
-        self._store.keep(keys, loaded, nbytes)
-        self._hand_back(DataPut(keys, nbytes))
+        self._store.keep(keys, loaded, nbytes)  # At once: who put it may ask for it the next moment.
+        self._hand_back(DataPut(keys, nbytes, loaded))
         return nbytes
 
 

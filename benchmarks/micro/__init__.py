@@ -1,0 +1,1 @@
+"""The state alone, in process, without a network."""

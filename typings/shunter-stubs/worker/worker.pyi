@@ -1,0 +1,13 @@
+# Generated from the sources by typings/generate.py: do not edit. To refresh: tox -e fresh
+from collections.abc import Mapping
+
+class Worker:
+    name: str
+    address: str
+    number: int
+    was_lost: bool
+    has_failed: bool
+    def __init__(self, scheduler: str, *, token: str, nthreads: int = 1, name: str | None = None, host: str = '127.0.0.1', port: int = 0, resources: Mapping[str, float] | None = None, memory_limit: int = 0, blame_map: str | None = None, parent: int = -1) -> None: ...
+    async def start(self) -> None: ...
+    async def close(self, reason: str = 'closed') -> None: ...
+    async def finished(self) -> str: ...
