@@ -141,16 +141,23 @@ def millionths(amount: float) -> int:
 
 def unindex(cluster: Cluster, ws: WorkerState) -> None:
     """Take a worker that leaves out of the index of loads."""
+    ws.sent_floor = 0
     _move(cluster.workers_by_sent, ws, -1)
 
 
 def _reindex(cluster: Cluster, ws: WorkerState) -> None:
-    """Index workers that have more sent than threads by how much work that is for each thread."""
-    bucket = -1
-    if n_sent(ws) > ws.nthreads:
-        bucket = bucket_of(ws.occupancy_us // ws.nthreads + 1)
-    if bucket != ws.sent_bucket:
-        _move(cluster.workers_by_sent, ws, bucket)
+    """Index workers that have more sent than threads by how much work that is."""
+    if n_sent(ws) <= ws.nthreads:
+        if ws.sent_bucket >= 0:
+            ws.sent_floor = 0
+            _move(cluster.workers_by_sent, ws, -1)
+        return
+    load = ws.occupancy_us + 1
+    if ws.sent_floor <= load < 2 * ws.sent_floor:
+        return  # still in its bucket
+    bucket = bucket_of(load)
+    ws.sent_floor = 1 << bucket
+    _move(cluster.workers_by_sent, ws, bucket)
 
 
 def _move(index: LoadIndex, ws: WorkerState, bucket: int) -> None:

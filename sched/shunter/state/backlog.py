@@ -1,7 +1,7 @@
 """Sole writer of where unsent tasks wait: the heaps of the workers, the root queue, and `no-worker`.
 
 A queued task is in exactly one backlog: that of the worker it prefers (`ready` for tasks with inputs, `roots` for
-its home block, one of `demands` if it asks for resources), or the cluster's root queue. Entries of heaps are
+its home block, one of `demands` if it asks for resources), or the cluster's root queue. Entries are
 deleted lazily. Workers are indexed by the work that waits for them, so the heaviest is found in O(1).
 """
 
@@ -15,23 +15,41 @@ from shunter.state.model import Backlog, TaskState, WorkerState
 
 
 def push(cluster: Cluster, backlog: Backlog, ts: TaskState) -> None:
-    """Put a runnable task on one heap."""
+    """Put a runnable task into one backlog."""
     assert ts.backlog is None, ts.key
     cluster.next_serial += 1
     ts.serial = cluster.next_serial
     ts.backlog = backlog
-    ts_work = duration_us(cluster, ts.kind)
-    ts.estimate_us = ts_work
-    heappush(
-        backlog.heap,
-        (-ts.user_priority, ts.share, ts.generation, ts.order, ts.index, ts.serial, ts),
-    )
+    ts.estimate_us = duration_us(cluster, ts.kind)
+    if _comes_last(backlog, ts):
+        backlog.run.append(ts)
+        backlog.serials.append(ts.serial)
+    else:
+        heappush(
+            backlog.heap,
+            (-ts.user_priority, ts.share, ts.generation, ts.order, ts.index, ts.serial, ts),
+        )
     backlog.count += 1
-    backlog.work_us += ts_work
+    backlog.work_us += ts.estimate_us
     cluster.unsent += 1
-    if backlog.owner is not None:
-        _reindex(cluster, backlog.owner)
-        mark_hungry(cluster, backlog.owner)
+    owner = backlog.owner
+    if owner is not None:
+        _reindex(cluster, owner)
+        if not owner.listed_hungry:
+            mark_hungry(cluster, owner)
+
+
+def _comes_last(backlog: Backlog, ts: TaskState) -> bool:
+    """The task belongs at the end of the run. Dead entries there are dropped: they may be out of order by now."""
+    run = backlog.run
+    serials = backlog.serials
+    while len(run) > backlog.at:
+        last = run[-1]
+        if last.backlog is backlog and last.serial == serials[-1]:
+            return not runs_before(ts, last)
+        run.pop()
+        serials.pop()
+    return True
 
 
 def mark_hungry(cluster: Cluster, ws: WorkerState) -> None:
@@ -51,7 +69,7 @@ def take_hungry(cluster: Cluster) -> list[WorkerState]:
 
 
 def remove(cluster: Cluster, ts: TaskState) -> None:
-    """Take a task off its heap, because it is sent or given up. Its entry dies where it lies."""
+    """Take a task out of its backlog, because it is sent or given up. Its entry dies where it lies."""
     backlog = ts.backlog
     assert backlog is not None, ts.key
     ts.backlog = None
@@ -60,15 +78,50 @@ def remove(cluster: Cluster, ts: TaskState) -> None:
     ts.estimate_us = 0
     cluster.unsent -= 1
     if backlog.count == 0:
-        backlog.heap = []
+        backlog.heap.clear()
+        backlog.run.clear()
+        backlog.serials.clear()
+        backlog.at = 0
     elif len(backlog.heap) > 2 * backlog.count + 64:
-        _compact(backlog)
+        _compact_heap(backlog)
+    elif len(backlog.run) - backlog.at > 2 * backlog.count + 64:
+        _compact_run(backlog)
     if backlog.owner is not None:
         _reindex(cluster, backlog.owner)
 
 
 def head(backlog: Backlog) -> TaskState | None:
     """The task that should run first, left where it is."""
+    if backlog.count == 0:
+        return None
+    first = _head_of_run(backlog)
+    if backlog.heap:
+        other = _head_of_heap(backlog)
+        if first is None or (other is not None and runs_before(other, first)):
+            return other
+    return first
+
+
+def _head_of_run(backlog: Backlog) -> TaskState | None:
+    run = backlog.run
+    serials = backlog.serials
+    at = backlog.at
+    found: TaskState | None = None
+    while at < len(run):
+        ts = run[at]
+        if ts.backlog is backlog and ts.serial == serials[at]:
+            found = ts
+            break
+        at += 1
+    if at > 512 and 2 * at > len(run):  # amortised: as many were used up as are moved
+        del run[:at]
+        del serials[:at]
+        at = 0
+    backlog.at = at
+    return found
+
+
+def _head_of_heap(backlog: Backlog) -> TaskState | None:
     heap = backlog.heap
     while heap:
         item = heap[0]
@@ -80,26 +133,37 @@ def head(backlog: Backlog) -> TaskState | None:
 
 
 def first_tasks(backlog: Backlog, most: int) -> list[TaskState]:
-    """Up to ``most`` tasks from the front, nearly in order, left where they are: a look at the heap's top."""
+    """Up to ``most`` tasks from the front, nearly in order, left where they are."""
     found: list[TaskState] = []
-    heap = backlog.heap
-    i = 0
-    n = len(heap)
-    limit = 4 * most
-    while i < n and i < limit and len(found) < most:
-        item = heap[i]
+    looked_at = 0
+    for item in backlog.heap:
         ts = item[6]
+        if len(found) >= most or looked_at >= 4 * most:
+            break
+        looked_at += 1
         if ts.backlog is backlog and ts.serial == item[5]:
             found.append(ts)
-        i += 1
+    at = backlog.at
+    end = min(len(backlog.run), at + 4 * most)
+    while at < end and len(found) < 2 * most:
+        ts = backlog.run[at]
+        if ts.backlog is backlog and ts.serial == backlog.serials[at]:
+            found.append(ts)
+        at += 1
     return found
 
 
 def all_tasks(backlog: Backlog) -> list[TaskState]:
-    """Every live task, in priority order. O(n log n): for workers that leave."""
+    """Every live task; those of the run come first. O(n log n): for workers that leave."""
+    found: list[TaskState] = []
+    for at in range(backlog.at, len(backlog.run)):
+        ts = backlog.run[at]
+        if ts.backlog is backlog and ts.serial == backlog.serials[at]:
+            found.append(ts)
     items = [item for item in backlog.heap if item[6].backlog is backlog and item[6].serial == item[5]]
     items.sort()
-    return [item[6] for item in items]
+    found.extend([item[6] for item in items])
+    return found
 
 
 def runs_before(a: TaskState, b: TaskState) -> bool:
@@ -178,22 +242,39 @@ def restart_no_worker_clock(cluster: Cluster) -> None:
 
 def unindex(cluster: Cluster, ws: WorkerState) -> None:
     """Take a worker that leaves out of the index of loads."""
+    ws.backlog_floor = 0
     _move(cluster.workers_by_backlog, ws, -1)
 
 
-def _compact(backlog: Backlog) -> None:
+def _compact_heap(backlog: Backlog) -> None:
     """Drop dead entries once they outnumber the live ones: amortised O(1) for each removal."""
     live = [item for item in backlog.heap if item[6].backlog is backlog and item[6].serial == item[5]]
     live.sort()  # a sorted list is a heap
     backlog.heap = live
 
 
+def _compact_run(backlog: Backlog) -> None:
+    run: list[TaskState] = []
+    serials: list[int] = []
+    for at in range(backlog.at, len(backlog.run)):
+        ts = backlog.run[at]
+        if ts.backlog is backlog and ts.serial == backlog.serials[at]:
+            run.append(ts)
+            serials.append(ts.serial)
+    backlog.run = run
+    backlog.serials = serials
+    backlog.at = 0
+
+
 def _reindex(cluster: Cluster, ws: WorkerState) -> None:
-    work = waiting_work_us(ws)
+    work = ws.ready.work_us + ws.roots.work_us if ws.demands is None else waiting_work_us(ws)
     if work <= 0 and waiting_count(ws) > 0:
         work = 1
+    if ws.backlog_floor <= work < 2 * ws.backlog_floor:
+        return  # still in its bucket
     bucket = bucket_of(work)
     if bucket != ws.backlog_bucket:
+        ws.backlog_floor = 1 << bucket if bucket >= 0 else 0
         _move(cluster.workers_by_backlog, ws, bucket)
 
 

@@ -39,55 +39,84 @@ class Agenda:
         self.failures.append(failure)
 
     def reset(self) -> None:
-        """Forget what was worked off. New lists: a large agenda must give its memory back."""
+        """Forget what was worked off. A large agenda must give its memory back."""
+        self.at = 0
+        if len(self.tasks) < 1000:
+            self.tasks.clear()
+            self.targets.clear()
+            self.failures.clear()
+            return
         self.tasks = []
         self.targets = []
         self.failures = []
-        self.at = 0
 
 
 @final
 class TransitionLog:
-    """The last arrows, in a ring of parallel lists: no object is made for an entry."""
+    """The last arrows, by columns: no object is made for an entry, and nothing is moved to drop the old.
 
-    __slots__ = ("at", "causes", "cursor", "finishes", "keys", "length", "run_ids", "starts", "workers")
+    Entries are appended; when ``length`` of them are there they become the older half, and the half before is
+    dropped. So the last ``length`` entries are always there, and at most twice as many.
+    """
+
+    __slots__ = ("length", "older", "recent")
 
     def __init__(self, length: int) -> None:
         self.length: Final = length
-        self.cursor = 0  # entries ever written
-        self.keys: list[Key] = [None] * length
-        self.starts: list[str] = [""] * length
-        self.finishes: list[str] = [""] * length
-        self.causes: list[str] = [""] * length
-        self.workers: list[int] = [-1] * length
-        self.run_ids: list[int] = [0] * length
-        self.at: list[float] = [0.0] * length
+        self.recent = LogColumns()
+        self.older = LogColumns()
 
-    def add(
-        self, key: Key, start: str, finish: str, cause: str, worker: int, run_id: int, now: float
-    ) -> None:
-        i = self.cursor % self.length
-        self.cursor += 1
-        self.keys[i] = key
-        self.starts[i] = start
-        self.finishes[i] = finish
-        self.causes[i] = cause
-        self.workers[i] = worker
-        self.run_ids[i] = run_id
-        self.at[i] = now
+    def add(self, key: Key, start: str, finish: str, worker: int, run_id: int, step: StepStamp) -> None:
+        columns = self.recent
+        columns.keys.append(key)
+        columns.starts.append(start)
+        columns.finishes.append(finish)
+        columns.steps.append(step)
+        columns.workers.append(worker)
+        columns.run_ids.append(run_id)
+        if len(columns.keys) >= self.length:
+            self.older = columns
+            self.recent = LogColumns()
 
     def story(self, key: Key) -> list[str]:
         """The entries of one key, oldest first, as lines for people. O(length)."""
+        return self.older.story(key) + self.recent.story(key)
+
+
+@final
+class StepStamp:
+    """Which event caused an arrow, and when: one for each step, shared by its entries."""
+
+    __slots__ = ("at", "cause")
+
+    def __init__(self, cause: str, at: float) -> None:
+        self.cause: Final = cause
+        self.at: Final = at
+
+
+@final
+class LogColumns:
+    """One half of the transition log."""
+
+    __slots__ = ("finishes", "keys", "run_ids", "starts", "steps", "workers")
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.starts: list[str] = []
+        self.finishes: list[str] = []
+        self.steps: list[StepStamp] = []
+        self.workers: list[int] = []
+        self.run_ids: list[int] = []
+
+    def story(self, key: Key) -> list[str]:
         lines: list[str] = []
-        n = self.cursor if self.cursor < self.length else self.length
-        for j in range(self.cursor - n, self.cursor):
-            i = j % self.length
-            if self.keys[i] == key and self.starts[i]:
-                where = f" worker {self.workers[i]}" if self.workers[i] >= 0 else ""
-                run = f" run {self.run_ids[i]}" if self.run_ids[i] else ""
-                lines.append(
-                    f"{self.at[i]:.6f} {self.starts[i]} -> {self.finishes[i]} ({self.causes[i]}{where}{run})"
-                )
+        for i in range(len(self.keys)):
+            if self.keys[i] != key:
+                continue
+            step = self.steps[i]
+            where = f" worker {self.workers[i]}" if self.workers[i] >= 0 else ""
+            run = f" run {self.run_ids[i]}" if self.run_ids[i] else ""
+            lines.append(f"{step.at:.6f} {self.starts[i]} -> {self.finishes[i]} ({step.cause}{where}{run})")
         return lines
 
 
@@ -169,7 +198,6 @@ class Cluster:
 
     __slots__ = (
         "agenda",
-        "cause",
         "clients",
         "complaints",
         "counts",
@@ -178,7 +206,6 @@ class Cluster:
         "generation",
         "graves",
         "had_workers",
-        "held",
         "hungry",
         "idle",
         "idle_kinds",
@@ -198,6 +225,7 @@ class Cluster:
         "roots",
         "running",
         "settings",
+        "stamp",
         "steps",
         "suppliers",
         "tasks",
@@ -218,7 +246,7 @@ class Cluster:
     def __init__(self, settings: Settings, now: float) -> None:
         self.settings: Final = settings
         self.now = now
-        self.cause = ""  # name of the event being applied
+        self.stamp = StepStamp("", now)  # the event being applied
         self.steps = 0
         self.dropped_events = 0  # of unknown peers, or contradicting what is known
         self.outbox: Final = Outbox()
@@ -233,7 +261,6 @@ class Cluster:
         self.counts: Final = Counts()
         self.clients: dict[int, ClientState] = {}
         self.incoming: deque[ClientState] = deque()  # clients with a committed graph on its way in
-        self.held: dict[TaskState, int] = {}  # tasks of graphs that are coming in -> by how many
         self.no_worker: dict[TaskState, float] = {}  # task -> since when
         self.complaints: dict[TaskState, int] = {}  # how often a worker could not fetch it
         self.delayed: dict[TaskState, float] = {}  # retries that wait -> until when
@@ -307,7 +334,7 @@ def note_arrow(
 ) -> None:
     """Log the arrow that was just made, and record a Change if somebody watches for its end."""
     finish = ts.state
-    cluster.log.add(ts.key, start, finish, cluster.cause, worker, run_id, cluster.now)
+    cluster.log.add(ts.key, start, finish, worker, run_id, cluster.stamp)
     if cluster.settings.validate:
         cluster.touched[ts] = None
     if cluster.watched and finish in cluster.watched:
@@ -326,7 +353,7 @@ def note_arrow(
                 startstop,
                 thread,
                 failure.kind if failure is not None else "",
-                cluster.cause,
+                cluster.stamp.cause,
                 cluster.now,
             )
         )

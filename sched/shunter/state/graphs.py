@@ -9,6 +9,7 @@ advanced by a bounded count per step, so that others are answered meanwhile (no 
     order   the static order (skipped if the client sent the graph in running order, and that is true)
     create  tasks in that order, each with its links, waiting at once but *held*: the graph counts as a waiter of
             each of its tasks, so that nothing is given up half-way
+    want    the client wants its keys
     start   let go of them in that order; the runnable ones are queued
 
 Tasks that existed before the graph are pinned by a pseudo client while it comes in. A small graph runs through all
@@ -135,6 +136,8 @@ def advance(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> b
             budget = _order(cluster, cs, intake, budget)
         elif phase == "create":
             budget = _create(cluster, cs, intake, budget)
+        elif phase == "want":
+            budget = _want(cluster, cs, intake, budget)
         elif phase == "start":
             budget = _start(cluster, cs, intake, budget)
         else:
@@ -146,7 +149,7 @@ def advance(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> b
 def abandon(cluster: Cluster, intake: Intake) -> None:
     """The client is gone: let go of what was created."""
     for ts in intake.created[intake.at if intake.phase == "start" else 0 :]:
-        _let_go(cluster, ts)
+        links.let_go(ts)
         cluster.recommend(ts, RELEASED)
         cluster.recommend(ts, QUEUED)  # if somebody else has come to want it
     _finish(cluster, intake)
@@ -359,7 +362,7 @@ def _create(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> i
             ts = _new_task(cluster, intake, position, i)
         elif inputs is not None and _differs(ts, inputs):
             cluster.say("warning", "spec-ignored", {"key": key, "status": ts.state})
-        _hold(cluster, ts)
+        links.hold(ts)
         intake.created.append(ts)
         if ts.state == RELEASED:
             transitions.released_to_waiting_held(cluster, ts)
@@ -368,23 +371,10 @@ def _create(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> i
         i += 1
     intake.at = i
     if i >= len(order):
-        _begin_start(cluster, cs, intake)
-        return budget - len(intake.wanted)
+        _cut_home_blocks(cluster, intake)
+        intake.at = 0
+        intake.phase = "want"
     return budget
-
-
-def _hold(cluster: Cluster, ts: TaskState) -> None:
-    links.hold(ts)
-    cluster.held[ts] = cluster.held.get(ts, 0) + 1
-
-
-def _let_go(cluster: Cluster, ts: TaskState) -> None:
-    links.let_go(ts)
-    n = cluster.held[ts] - 1
-    if n > 0:
-        cluster.held[ts] = n
-    else:
-        del cluster.held[ts]
 
 
 def _new_task(cluster: Cluster, intake: Intake, position: int, order: int) -> TaskState:
@@ -418,17 +408,23 @@ def _differs(ts: TaskState, inputs: list[Key]) -> bool:
     return {dep.key for dep in deps} != set(inputs)
 
 
-def _begin_start(cluster: Cluster, cs: ClientState, intake: Intake) -> None:
+def _want(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
     """Everything exists: the client wants its keys, and hears at once of those that are done."""
-    for key in intake.wanted:
-        ts = cluster.tasks[key]
+    wanted = intake.wanted
+    i = intake.at
+    while i < len(wanted) and budget > 0:
+        ts = cluster.tasks[wanted[i]]
+        i += 1
+        budget -= 1
         if interest.want(ts, cs):
             tell_if_done(cluster, cs, ts)
             if ts.state == RELEASED:
                 cluster.recommend(ts, WAITING)
-    _cut_home_blocks(cluster, intake)
-    intake.at = 0
-    intake.phase = "start"
+    intake.at = i
+    if i >= len(wanted):
+        intake.at = 0
+        intake.phase = "start"
+    return budget
 
 
 def _start(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
@@ -439,7 +435,7 @@ def _start(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
         ts = created[i]
         i += 1
         budget -= 1
-        _let_go(cluster, ts)
+        links.let_go(ts)
         if ts.state == WAITING:
             if ts.n_waiting == 0:
                 if ts.dependencies is None and intake.homes and not is_limited(ts):
@@ -462,8 +458,6 @@ def _finish(cluster: Cluster, intake: Intake) -> None:
         if not interest.is_needed(ts):
             cluster.recommend(ts, RELEASED)
     intake.phase = "done"
-    if not cluster.held:
-        cluster.held = {}  # a dict never shrinks by itself
 
 
 def _refuse(cluster: Cluster, cs: ClientState, intake: Intake, text: str) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from shunter.state.cluster import Cluster, Counts
 from shunter.state.model import Kind, TaskState
-from shunter.state.names import TaskStatus
+from shunter.state.names import (
+    ERRED,
+    MEMORY,
+    NO_WORKER,
+    PROCESSING,
+    QUEUED,
+    RELEASED,
+    WAITING,
+    TaskStatus,
+)
 
 #: Kinds that no task uses are kept for their estimates, up to this many.
 IDLE_KINDS_MAX = 1_000
@@ -43,23 +52,46 @@ def finished(kind: Kind) -> None:
 
 
 def moved(counts: Counts, start: TaskStatus, finish: TaskStatus) -> None:
-    """A task went from one status to another."""
-    _add(counts, start, -1)
-    _add(counts, finish, 1)
+    """A task went from one status to another, along one of `names.ARROWS`."""
+    if finish == WAITING:
+        counts.released -= 1
+        counts.waiting += 1
+    elif finish == QUEUED:
+        counts.queued += 1
+        if start == WAITING:
+            counts.waiting -= 1
+        else:
+            counts.no_worker -= 1
+    elif finish == PROCESSING:
+        counts.queued -= 1
+        counts.processing += 1
+    elif finish == MEMORY:
+        counts.memory += 1
+        if start == PROCESSING:
+            counts.processing -= 1
+        else:
+            counts.released -= 1
+    elif finish == RELEASED:
+        counts.released += 1
+        _left(counts, start)
+    elif finish == ERRED:
+        counts.released -= 1
+        counts.erred += 1
+    elif finish == NO_WORKER:
+        counts.waiting -= 1
+        counts.no_worker += 1
 
 
-def _add(counts: Counts, status: TaskStatus, n: int) -> None:
-    if status == "waiting":
-        counts.waiting += n
-    elif status == "queued":
-        counts.queued += n
-    elif status == "processing":
-        counts.processing += n
-    elif status == "memory":
-        counts.memory += n
-    elif status == "released":
-        counts.released += n
-    elif status == "erred":
-        counts.erred += n
-    elif status == "no-worker":
-        counts.no_worker += n
+def _left(counts: Counts, start: TaskStatus) -> None:
+    if start == MEMORY:
+        counts.memory -= 1
+    elif start == PROCESSING:
+        counts.processing -= 1
+    elif start == WAITING:
+        counts.waiting -= 1
+    elif start == QUEUED:
+        counts.queued -= 1
+    elif start == ERRED:
+        counts.erred -= 1
+    elif start == NO_WORKER:
+        counts.no_worker -= 1

@@ -80,9 +80,11 @@ def input_lost(ts: TaskState) -> None:
 
 
 def hold(ts: TaskState) -> None:
-    """Count the graph that is coming in as a waiter, so that nothing of it is given up half-way."""
+    """Count a graph that is coming in as a waiter, so that nothing of it is given up half-way."""
     ts.n_waiters += 1
+    ts.n_holds += 1
 
 
 def let_go(ts: TaskState) -> None:
     ts.n_waiters -= 1
+    ts.n_holds -= 1

@@ -52,16 +52,20 @@ class Kind:
 
 @final
 class Backlog:
-    """Tasks in state `queued` that are not sent, in one heap with lazy deletion.
+    """Tasks in state `queued` that are not sent, in priority order.
 
-    An entry is live while its task is queued, belongs to this backlog, and carries the same serial.
+    Most come in order: they make a run, a sorted list that is used up from its front (``at``). Those that do not
+    go on a heap. Both delete lazily: an entry is live while its task belongs here and carries the same serial.
     """
 
-    __slots__ = ("count", "heap", "owner", "work_us")
+    __slots__ = ("at", "count", "heap", "owner", "run", "serials", "work_us")
 
     def __init__(self, owner: WorkerState | None) -> None:
         self.owner: Final = owner
         # backlog
+        self.run: list[TaskState] = []
+        self.serials: list[int] = []  # of the entries of ``run``
+        self.at = 0
         self.heap: list[HeapItem] = []
         self.count = 0  # live entries
         self.work_us = 0  # their estimated duration
@@ -84,6 +88,7 @@ class TaskState:
         "is_long_running",
         "key",
         "kind",
+        "n_holds",
         "n_waiters",
         "n_waiting",
         "nbytes",
@@ -125,7 +130,8 @@ class TaskState:
         self.dependent: TaskState | None = None
         self.dependents: dict[TaskState, None] | None = None
         self.n_waiting = 0  # inputs that are not in memory; counted while waiting
-        self.n_waiters = 0  # dependents that are waiting, queued, no-worker or processing
+        self.n_waiters = 0  # dependents that are waiting, queued, no-worker or processing, and …
+        self.n_holds = 0  # … graphs coming in that have the task
         # assignment
         self.processing_on: WorkerState | None = None
         self.run_id = 0  # handle of the current assignment; 0 = none
@@ -152,6 +158,7 @@ class WorkerState:
         "address",
         "asked_back",
         "backlog_bucket",
+        "backlog_floor",
         "backlog_slot",
         "cpu",
         "death",
@@ -177,6 +184,7 @@ class WorkerState:
         "ready",
         "roots",
         "sent_bucket",
+        "sent_floor",
         "sent_slot",
         "spilled",
         "status",
@@ -213,6 +221,7 @@ class WorkerState:
         self.used: dict[str, int] = {}
         # TakeBack under way: run_id -> task, and the worker with an idle thread that it is for
         self.asked_back: dict[int, tuple[TaskState, WorkerState]] = {}
+        self.sent_floor = 0  # 2 ** sent_bucket
         self.sent_bucket = -1
         self.sent_slot = -1
         # replicas
@@ -223,6 +232,7 @@ class WorkerState:
         self.roots = Backlog(self)  # its home block of tasks without inputs
         self.demands: dict[str, Backlog] | None = None  # tasks with resources, by their signature
         self.listed_hungry = False
+        self.backlog_floor = 0  # 2 ** backlog_bucket
         self.backlog_bucket = -1
         self.backlog_slot = -1
         # costs

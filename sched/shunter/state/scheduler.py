@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from shunter.state import dispatch, engine, membership, reactions, validate
-from shunter.state.cluster import Cluster
+from shunter.state.cluster import Cluster, StepStamp
 from shunter.state.events import Event
 from shunter.state.outbox import Outcome
 from shunter.state.settings import Settings
@@ -35,7 +35,7 @@ class SchedulerState:
         cluster = self._cluster
         if now > cluster.now:
             cluster.now = now
-        cluster.cause = type(event).__name__
+        cluster.stamp = StepStamp(type(event).__name__, cluster.now)
         cluster.steps += 1
         reactions.apply(cluster, event)
         engine.settle(cluster)

@@ -97,7 +97,7 @@ def _waiting_count(cluster: Cluster, ts: TaskState) -> None:
         if ts.dependencies is not None:
             n = sum([1 for dep in ts.dependencies if dep.holder is None])
         _check(cluster, ts.n_waiting == n, f"it waits for {n} inputs, not {ts.n_waiting}", ts)
-        is_due = n > 0 or ts in cluster.delayed or ts in cluster.held
+        is_due = n > 0 or ts in cluster.delayed or ts.n_holds > 0
         _check(cluster, is_due, "a task that can run does not stay waiting", ts)
     else:
         _check(cluster, ts.n_waiting == 0, "only a waiting task counts inputs", ts)
@@ -111,7 +111,7 @@ def _waiting_count(cluster: Cluster, ts: TaskState) -> None:
 
 def _waiters_count(cluster: Cluster, ts: TaskState) -> None:
     n = sum([1 for other in dependents_of(ts) if is_active(other)])
-    n += cluster.held.get(ts, 0)
+    n += ts.n_holds
     _check(cluster, ts.n_waiters == n, f"{n} active dependents, not {ts.n_waiters}", ts)
 
 
@@ -227,13 +227,15 @@ def _bytes(cluster: Cluster, ws: WorkerState) -> None:
 
 
 def _backlog(cluster: Cluster, place: Backlog) -> int:
-    live = 0
-    work = 0
-    for item in place.heap:
-        ts = item[6]
-        if ts.backlog is place and ts.serial == item[5]:
-            live += 1
-            work += ts.estimate_us
+    tasks = backlog.all_tasks(place)
+    live = len(tasks)
+    _check(cluster, len(set(tasks)) == live, "each task of a backlog once")
+    work = sum([ts.estimate_us for ts in tasks])
+    entries = range(place.at, len(place.run))
+    run = [place.run[at] for at in entries if place.run[at].serial == place.serials[at]]
+    run = [ts for ts in run if ts.backlog is place]
+    for at in range(1, len(run)):
+        _check(cluster, not backlog.runs_before(run[at], run[at - 1]), "a run is in order", run[at])
     _check(cluster, place.count == live, f"a backlog counts {place.count} tasks and has {live}")
     _check(cluster, place.work_us == work, f"a backlog counts {place.work_us} us and has {work}")
     return live

@@ -8,6 +8,7 @@ mean. People use ``shunter worker``.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import faulthandler
 import gc
 import json
@@ -16,6 +17,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from shunter.errors import ConnectionLost, PeerError, UsageError
@@ -41,7 +44,7 @@ def main() -> int:
         )
         worker = Worker(**config)
     except (ValueError, TypeError, KeyError, UsageError) as error:
-        print(f"shunter.worker: no configuration on stdin: {error}", file=sys.stderr)
+        sys.stderr.write(f"shunter.worker: no configuration on stdin (use `shunter worker`): {error}\n")
         return exits.USAGE
     stdin = _take_stdin()
     sys.setswitchinterval(SWITCH_INTERVAL)
@@ -66,10 +69,12 @@ async def _serve(worker: Worker, stdin: int) -> int:
     except (ConnectionLost, PeerError, OSError) as error:
         logger.error("cannot join the scheduler: %s", error)
         return exits.REFUSED
+    finally:
+        worker.unlink_blame_map()  # Mapped by us and by the parent: the name is not needed any more.
     ended = asyncio.ensure_future(worker.finished())
     await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
-    _end_by(GRACE)
     if not ended.done():
+        _end_by(GRACE, exits.OK)
         await worker.close(stop.result())
     if worker.has_failed:
         return exits.INTERNAL
@@ -85,38 +90,43 @@ def _take_stdin() -> int:
     return kept
 
 
-def _watch(stdin: int, loop: asyncio.AbstractEventLoop, resolve: object) -> None:
-    """End the process when stdin ends: gracefully, and after a while in any case. A thread of its own, so that it
-    works whatever the loop and the tasks do.
+def _watch(stdin: int, loop: asyncio.AbstractEventLoop, resolve: Callable[[str], None]) -> None:
+    """End the process when stdin ends: gracefully, and after a while in any case.
+
+    A thread of its own, so that it works whatever the loop and the tasks do.
     """
     try:
         while os.read(stdin, 4096):
             pass
     except OSError:
         pass
-    _end_by(GRACE)
     try:
-        loop.call_soon_threadsafe(resolve, "its parent closed the line")  # type: ignore[arg-type]  # see _serve
+        loop.call_soon_threadsafe(resolve, "its parent closed the line")
     except RuntimeError:
         pass  # The loop is closed: we are on the way out already.
-
-
-def _end_by(seconds: float) -> None:
-    """End the process after some time, with all that its tasks have started."""
-    timer = threading.Timer(seconds, _end_now)
-    timer.daemon = True
-    timer.start()
-
-
-def _end_now() -> NoReturn:
-    if os.getpgrp() == os.getpid():  # The parent made us the leader of a group of our own.
+    time.sleep(GRACE)
+    if (
+        os.getpgrp() == os.getpid()
+    ):  # The parent made us the leader of a group: nobody else is left to end it.
         os.killpg(0, signal.SIGKILL)
     os._exit(exits.OK)
 
 
-if __name__ == "__main__":
-    code = main()
+def _end_by(seconds: float, code: int) -> None:
+    """End the process after some time, whatever it does."""
+    timer = threading.Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+
+
+def _exit(code: int) -> NoReturn:
+    """End without waiting for threads that tasks have left behind, as `sys.exit` would."""
+    _end_by(GRACE, code)
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: it would wait for threads that tasks have left behind.
     os._exit(code)
+
+
+if __name__ == "__main__":
+    _exit(main())

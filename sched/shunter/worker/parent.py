@@ -22,8 +22,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
 from shunter.errors import ConnectionLost, PeerError, UsageError
 from shunter.wire import link as control
@@ -97,8 +97,10 @@ class Parent:
         self._give_up = give_up
         self._link: Link | None = None
         self._children = [_Child(self._name_of(i)) for i in range(nworkers)]
-        self._tasks: list[asyncio.Task[None]] = []
-        self._is_stopping = False
+        self._is_linked = asyncio.Event()
+        self._keepers: list[asyncio.Task[None]] = []
+        self._others: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
 
     # ------------------------------------------------------------------------------------------ life
 
@@ -110,20 +112,17 @@ class Parent:
             PeerError: it does not take this parent: wrong token, wrong version.
         """
         self._finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._is_linked = asyncio.Event()
         await self._connect()
-        self._tasks.append(asyncio.create_task(self._beat()))
-        keepers = [asyncio.create_task(self._keep(child)) for child in self._children]
-        self._tasks += keepers
-        self._tasks.append(asyncio.create_task(self._end_with(keepers)))
+        self._keepers = [asyncio.create_task(self._keep(child)) for child in self._children]
+        self._others += [asyncio.create_task(self._beat()), asyncio.create_task(self._end_with_children())]
 
     async def close(self, reason: str = "closed") -> None:
         """End the children, within a few seconds, and leave the scheduler."""
-        self._is_stopping = True
+        self._stopping.set()
         await self._end_children()
-        for task in self._tasks:
+        for task in self._others:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._others, return_exceptions=True)
         if self._link is not None:
             self._link.close(reason)
             await self._link.wait_closed()
@@ -148,9 +147,9 @@ class Parent:
             logger.error("%s", text)
             self._finish(exits.GIVEN_UP)
 
-    async def _end_with(self, keepers: list[asyncio.Task[None]]) -> None:
+    async def _end_with_children(self) -> None:
         """End when all children have left for good."""
-        results = await asyncio.gather(*keepers, return_exceptions=True)
+        results = await asyncio.gather(*self._keepers, return_exceptions=True)
         for result in results:
             if isinstance(result, Exception):
                 logger.error("internal error while keeping a worker: please report this", exc_info=result)
@@ -161,42 +160,58 @@ class Parent:
 
     async def _keep(self, child: _Child) -> None:
         """Keep one child running."""
-        while not self._is_stopping:
-            await self._is_linked.wait()
+        while await self._wait(self._is_linked.wait()):
             link = self._link
             assert link is not None
             began = time.monotonic()
             try:
                 await child.start(self._config(child, link.number))
+                if self._stopping.is_set():
+                    child.ask_to_end()
                 code = await child.wait()
             finally:
                 death = child.bury()
-            if self._is_stopping or death.departed:
+            if death.departed or self._stopping.is_set():
                 return
+            lived = time.monotonic() - began
             cause = _cause(code) + (f": {child.kill_reason}" if child.kill_reason else "")
             logger.warning("%s died: %s", child.title(death.number), cause)
-            if death.number >= 0 and link is self._link and not link.closed:
-                # Of another incarnation of the scheduler, the number would mean another worker.
-                link.send([messages.Died(death.number, cause, death.started).frame()])
-            is_bad_start = not death.started and time.monotonic() - began < YOUNG
-            if child.is_hopeless(is_bad_start and code != exits.LINK_LOST, self._give_up):
+            is_linked = link is self._link and not link.closed
+            if is_linked and death.number >= 0:
+                # Another incarnation of the scheduler would take the number for another worker.
+                started = [] if code in (exits.LINK_LOST, exits.INTERNAL) else death.started
+                link.send([messages.Died(death.number, cause, started).frame()])
+            is_bad_start = lived < YOUNG and not death.started and (is_linked or code != exits.LINK_LOST)
+            if child.is_hopeless(is_bad_start, self._give_up):
                 self._fail(
                     f"giving up: {child.title(death.number)} died {child.bad_starts} times in a row as soon as "
                     f"it was started, the last time with {cause}"
                 )
                 return
-            await asyncio.sleep(child.pause(time.monotonic() - began))
+            await self._wait(asyncio.sleep(child.pause(lived)))
+
+    async def _wait(self, what: Coroutine[Any, Any, object]) -> bool:
+        """Wait for something, or until this parent is to stop; whether it goes on."""
+        if self._stopping.is_set():
+            what.close()
+            return False
+        waiting = asyncio.ensure_future(what)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((waiting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            stopping.cancel()
+        return not self._stopping.is_set()
 
     async def _end_children(self) -> None:
         """Ask them to end; kill those that do not in time."""
-        running = [child for child in self._children if child.process is not None]
-        for child in running:
+        for child in self._children:
             child.ask_to_end()
-        if running:
-            waits = [asyncio.ensure_future(child.wait()) for child in running]
-            _, late = await asyncio.wait(waits, timeout=GRACE)
-            for child in running:
-                child.kill()  # What has ended may have left processes of its tasks behind.
+        if self._keepers:
+            _, late = await asyncio.wait(self._keepers, timeout=GRACE)
+            for child in self._children:
+                child.kill("it did not end in time")
             if late:
                 await asyncio.wait(late, timeout=GRACE)
 
@@ -215,7 +230,6 @@ class Parent:
             "port": self._port,
             "resources": self._resources,
             "memory_limit": self._memory_limit,
-            "blame_map": child.blame_path,
             "parent": parent,
             "log_level": self._log_level,
         }
@@ -250,7 +264,7 @@ class Parent:
                     child.kill(message.reason)
         elif isinstance(message, messages.Closing):
             logger.info("the scheduler has ended: %s", message.reason)
-            self._is_stopping = True
+            self._stopping.set()
             self._finish(exits.OK)
 
     def on_batch(self, link: Link) -> None:
@@ -259,9 +273,9 @@ class Parent:
     def on_closed(self, link: Link, reason: str) -> None:
         """The connection is gone."""
         self._is_linked.clear()
-        if not self._is_stopping and not self._finished.done():
+        if not self._stopping.is_set() and not self._finished.done():
             logger.warning("lost the scheduler: %s", reason)
-            self._tasks.append(asyncio.get_running_loop().create_task(self._reconnect()))
+            self._others.append(asyncio.get_running_loop().create_task(self._reconnect()))
 
     async def _beat(self) -> None:
         while True:
@@ -285,7 +299,6 @@ class _Child:
     Attributes:
         name: of the worker, None if it names itself.
         process: while it runs.
-        blame_path: of the map that the next process is to use.
         kill_reason: why it was killed by us, "" if it was not.
         bad_starts: deaths in a row that were its own fault.
     """
@@ -293,7 +306,7 @@ class _Child:
     def __init__(self, name: str | None) -> None:
         self.name = name
         self.process: asyncio.subprocess.Process | None = None
-        self.blame_path = create_file()
+        self._blame_path = ""
         self.kill_reason = ""
         self.bad_starts = 0
         self._short_lives = 0
@@ -308,10 +321,11 @@ class _Child:
         """For logs."""
         return f"worker {self.name or (number if number >= 0 else '(not joined yet)')}"
 
-    async def start(self, config: Mapping[str, object]) -> None:
+    async def start(self, config: dict[str, object]) -> None:
         """Start a process and tell it all it needs. The token is not on its command line."""
         self.kill_reason = ""
-        self._blame = BlameMap(self.blame_path)
+        self._blame_path = create_file()
+        self._blame = BlameMap(self._blame_path)
         self.process = process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -320,7 +334,7 @@ class _Child:
             start_new_session=True,
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps(config).encode() + b"\n")
+        process.stdin.write(json.dumps({**config, "blame_map": self._blame_path}).encode() + b"\n")
         try:
             await process.stdin.drain()
         except ConnectionError:
@@ -332,19 +346,19 @@ class _Child:
         return await self.process.wait()
 
     def bury(self) -> _Death:
-        """Read the blame map of a dead process and throw it away."""
+        """Read the blame map of a dead process, and clean up behind it."""
+        self.kill(self.kill_reason)  # What its tasks may have started.
         self.process = None
         blame, self._blame = self._blame, None
-        assert blame is not None
+        if blame is None:
+            return _Death(-1, False, [])
         death = _Death(blame.number, blame.departed, blame.started())
         blame.close()
-        _remove(self.blame_path)
-        self.blame_path = create_file()
+        try:
+            os.unlink(self._blame_path)
+        except FileNotFoundError:
+            pass  # The worker has done it.
         return death
-
-    def discard_file(self) -> None:
-        """No process will be started any more."""
-        _remove(self.blame_path)
 
     def ask_to_end(self) -> None:
         """Close its stdin."""
@@ -380,10 +394,3 @@ def _cause(code: int) -> str:
         return f"signal {-code} ({signal.Signals(-code).name})"
     except ValueError:
         return f"signal {-code}"
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass

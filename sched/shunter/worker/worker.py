@@ -199,6 +199,14 @@ class Worker:
             parent=self._parent,
         )
 
+    def unlink_blame_map(self) -> None:
+        """Remove the file: it is mapped by now, here and by the parent."""
+        if self._blame_path is not None:
+            try:
+                os.unlink(self._blame_path)
+            except FileNotFoundError:
+                pass
+
     # ------------------------------------------------------------------------------------------ end
 
     def _end(self, reason: str) -> None:
