@@ -65,6 +65,19 @@ class ProcessCount:
             terminalreporter.write_line(line)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--seeds", type=int, default=20, help="runs of each test that takes a `seed` (default: 20)"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with the argument `seed` runs once for each of ``--seeds``, unless it says otherwise itself."""
+    own = [mark for mark in metafunc.definition.iter_markers("parametrize") if "seed" in mark.args[0]]
+    if "seed" in metafunc.fixturenames and not own:
+        metafunc.parametrize("seed", range(metafunc.config.getoption("--seeds")))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     installed = "compiled" if _debug.INSTALLED else "pure"
     expected = os.environ.get("SHUNTER_EXPECT") or installed

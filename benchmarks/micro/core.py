@@ -17,9 +17,10 @@ bytes_per_task
     held after create, as tracemalloc counts it: what the state adds to the graph that the caller holds
 rss_per_task
     the same as the process grows
-live_start, live_end
-    bytes of all Python objects before the first graph and after the last of ten was forgotten; ``live_ratio`` is the
-    second by the first, ``live_rise`` how much the last repeat rose over the second, in bytes
+live_fresh, live_start, live_end
+    bytes of all Python objects of the state: new; when one graph was forgotten (its log of transitions is full by
+    then); and when ten more were. ``live_ratio`` is the last by the one before, ``live_rise`` their difference for
+    each repeat, in bytes
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ from shunter.state import (
 CLIENT: Final = 0
 PART: Final = 1000  # tasks in one GraphPart
 DURATION: Final = 0.001  # seconds that every task says it took
+MEMORY_N: Final = 20_000  # tasks when bytes are counted
 PEERS: Final = ("dask",)
 
 
@@ -184,6 +186,7 @@ def measure_time(shape: str, n: int, n_workers: int, nthreads: int, repeats: int
     graph = Graph(CORE[shape](n))
     tasks = len(graph.keys)
     set_gc()
+    warm_up(shape, n_workers, nthreads)
     rows: dict[str, list[float]] = {"create": [], "ordered": [], "finish": [], "forget": []}
     for _ in range(repeats):
         driver = Driver(n_workers, nthreads)
@@ -210,6 +213,14 @@ def measure_time(shape: str, n: int, n_workers: int, nthreads: int, repeats: int
     )
 
 
+def warm_up(shape: str, n_workers: int, nthreads: int) -> None:
+    graph = Graph(CORE[shape](1000))
+    driver = Driver(n_workers, nthreads)
+    driver.create(graph)
+    driver.finish(len(graph.keys))
+    driver.forget(graph)
+
+
 def measure_memory(shape: str, n: int, n_workers: int, nthreads: int, repeats: int) -> None:
     graph = Graph(CORE[shape](n))
     tasks = len(graph.keys)
@@ -225,7 +236,7 @@ def measure_memory(shape: str, n: int, n_workers: int, nthreads: int, repeats: i
     driver = Driver(n_workers, nthreads)
     live = [live_bytes()]
     held = 0
-    for _ in range(repeats):
+    for _ in range(1 + repeats):
         driver.create(graph)
         held = max(held, live_bytes() - live[-1])
         driver.finish(tasks)
@@ -239,10 +250,11 @@ def measure_memory(shape: str, n: int, n_workers: int, nthreads: int, repeats: i
         repeats=repeats,
         bytes_per_task=held / tasks,
         rss_per_task=grown / tasks,
-        live_start=live[0],
+        live_fresh=live[0],
+        live_start=live[1],
         live_end=live[-1],
-        live_ratio=live[-1] / live[0],
-        live_rise=live[-1] - live[min(2, len(live) - 1)],
+        live_ratio=live[-1] / live[1],
+        live_rise=(live[-1] - live[1]) / repeats,
     )
 
 
@@ -291,6 +303,7 @@ def main(argv: list[str] | None = None) -> None:
         for shape in shapes:
             own = [__spec__.name, "--shape", shape, "--n", str(given.n), "--repeats", str(given.repeats)]
             run([*own, *common, "--measure", "time"])
+            own[own.index("--n") + 1] = str(min(given.n, MEMORY_N))  # tracemalloc is slow
             run([*own, *common, "--measure", "memory"])
             for peer in given.peer:
                 run([f"benchmarks.peers.{peer}_core", "--shape", shape, "--n", str(given.peer_n), *common])

@@ -66,14 +66,12 @@ class TransitionLog:
         self.recent = LogColumns()
         self.older = LogColumns()
 
-    def add(self, key: Key, start: str, finish: str, worker: int, run_id: int, step: StepStamp) -> None:
+    def add(self, key: Key, arrow: str, worker: int, run_id: int, step: StepStamp) -> None:
         columns = self.recent
         columns.keys.append(key)
-        columns.starts.append(start)
-        columns.finishes.append(finish)
+        columns.arrows.append(arrow)
         columns.steps.append(step)
-        columns.workers.append(worker)
-        columns.run_ids.append(run_id)
+        columns.runs.append((worker, run_id) if run_id else None)
         if len(columns.keys) >= self.length:
             self.older = columns
             self.recent = LogColumns()
@@ -98,15 +96,13 @@ class StepStamp:
 class LogColumns:
     """One half of the transition log."""
 
-    __slots__ = ("finishes", "keys", "run_ids", "starts", "steps", "workers")
+    __slots__ = ("arrows", "keys", "runs", "steps")
 
     def __init__(self) -> None:
         self.keys: list[Key] = []
-        self.starts: list[str] = []
-        self.finishes: list[str] = []
+        self.arrows: list[str] = []
         self.steps: list[StepStamp] = []
-        self.workers: list[int] = []
-        self.run_ids: list[int] = []
+        self.runs: list[tuple[int, int] | None] = []  # worker, run_id
 
     def story(self, key: Key) -> list[str]:
         lines: list[str] = []
@@ -114,9 +110,9 @@ class LogColumns:
             if self.keys[i] != key:
                 continue
             step = self.steps[i]
-            where = f" worker {self.workers[i]}" if self.workers[i] >= 0 else ""
-            run = f" run {self.run_ids[i]}" if self.run_ids[i] else ""
-            lines.append(f"{step.at:.6f} {self.starts[i]} -> {self.finishes[i]} ({step.cause}{where}{run})")
+            run = self.runs[i]
+            where = f", run {run[1]} on worker {run[0]}" if run is not None else ""
+            lines.append(f"{step.at:.6f} {self.arrows[i]} ({step.cause}{where})")
         return lines
 
 
@@ -326,26 +322,25 @@ class Cluster:
 def note_arrow(
     cluster: Cluster,
     ts: TaskState,
-    start: TaskStatus,
+    arrow: str,
     worker: int,
     run_id: int,
     startstop: tuple[float, float] | None = None,
     thread: int = -1,
 ) -> None:
-    """Log the arrow that was just made, and record a Change if somebody watches for its end."""
-    finish = ts.state
-    cluster.log.add(ts.key, start, finish, worker, run_id, cluster.stamp)
+    """Log the arrow ("waiting -> queued") that was just made; record a Change if its end is watched for."""
+    cluster.log.add(ts.key, arrow, worker, run_id, cluster.stamp)
     if cluster.settings.validate:
         cluster.touched[ts] = None
-    if cluster.watched and finish in cluster.watched:
+    if cluster.watched and ts.state in cluster.watched:
         failure = ts.failure
         wanter = ts.wanter
         cluster.outbox.changes.append(
             Change(
                 ts.key,
                 ts.kind.name,
-                start,
-                finish,
+                arrow.partition(" ")[0],
+                ts.state,
                 worker,
                 wanter.number if wanter is not None else -1,
                 run_id,

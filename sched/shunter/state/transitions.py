@@ -25,11 +25,12 @@ from shunter.state.names import (
 )
 
 
-def _enter(cluster: Cluster, ts: TaskState, finish: TaskStatus, worker: int = -1, run_id: int = 0) -> None:
-    start = ts.state
+def _enter(
+    cluster: Cluster, ts: TaskState, finish: TaskStatus, arrow: str, worker: int = -1, run_id: int = 0
+) -> None:
+    groups.moved(cluster.counts, ts.state, finish)
     ts.state = finish
-    groups.moved(cluster.counts, start, finish)
-    note_arrow(cluster, ts, start, worker, run_id)
+    note_arrow(cluster, ts, arrow, worker, run_id)
 
 
 # ---------------------------------------------------------------------------------------------- forward
@@ -38,7 +39,7 @@ def _enter(cluster: Cluster, ts: TaskState, finish: TaskStatus, worker: int = -1
 def released_to_waiting(cluster: Cluster, ts: TaskState) -> None:
     """The value is needed: wait for its inputs, and have those computed that are not."""
     links.start_waiting(ts)
-    _enter(cluster, ts, WAITING)
+    _enter(cluster, ts, WAITING, "released -> waiting")
     if ts.n_waiting == 0:
         cluster.recommend(ts, QUEUED)
     else:
@@ -60,7 +61,7 @@ def _need_inputs(cluster: Cluster, ts: TaskState) -> None:
 def released_to_waiting_held(cluster: Cluster, ts: TaskState) -> None:
     """As `released_to_waiting`, for a task of a graph that is coming in: `graphs` queues it later."""
     links.start_waiting(ts)
-    _enter(cluster, ts, WAITING)
+    _enter(cluster, ts, WAITING, "released -> waiting")
     if ts.n_waiting > 0:
         _need_inputs(cluster, ts)
 
@@ -68,20 +69,20 @@ def released_to_waiting_held(cluster: Cluster, ts: TaskState) -> None:
 def waiting_to_queued(cluster: Cluster, ts: TaskState, place: Backlog) -> None:
     assert ts.state == WAITING and ts.n_waiting == 0, ts.key
     backlog.push(cluster, place, ts)
-    _enter(cluster, ts, QUEUED)
+    _enter(cluster, ts, QUEUED, "waiting -> queued")
 
 
 def waiting_to_no_worker(cluster: Cluster, ts: TaskState) -> None:
     assert ts.state == WAITING and ts.n_waiting == 0, ts.key
     backlog.add_no_worker(cluster, ts)
-    _enter(cluster, ts, NO_WORKER)
+    _enter(cluster, ts, NO_WORKER, "waiting -> no-worker")
 
 
 def no_worker_to_queued(cluster: Cluster, ts: TaskState, place: Backlog) -> None:
     assert ts.state == NO_WORKER, ts.key
     backlog.remove_no_worker(cluster, ts)
     backlog.push(cluster, place, ts)
-    _enter(cluster, ts, QUEUED)
+    _enter(cluster, ts, QUEUED, "no-worker -> queued")
 
 
 def queued_to_processing(cluster: Cluster, ts: TaskState, ws: WorkerState) -> None:
@@ -89,7 +90,7 @@ def queued_to_processing(cluster: Cluster, ts: TaskState, ws: WorkerState) -> No
     assert ts.state == QUEUED, ts.key
     backlog.remove(cluster, ts)
     assignment.assign(cluster, ts, ws)
-    _enter(cluster, ts, PROCESSING, ws.number, ts.run_id)
+    _enter(cluster, ts, PROCESSING, "queued -> processing", ws.number, ts.run_id)
 
 
 def processing_to_memory(
@@ -114,7 +115,7 @@ def processing_to_memory(
     ts.suspicion = 0
     ts.state = MEMORY
     groups.moved(cluster.counts, PROCESSING, MEMORY)
-    note_arrow(cluster, ts, PROCESSING, ws.number, run_id, (start, duration), thread)
+    note_arrow(cluster, ts, "processing -> memory", ws.number, run_id, (start, duration), thread)
     if ts.n_waiters > 0:
         _wake_dependents(cluster, ts)
     _look_at_inputs(cluster, ts)
@@ -134,7 +135,7 @@ def data_to_memory(cluster: Cluster, ts: TaskState, nbytes: int, holders: list[W
     replicas.set_nbytes(ts, nbytes)
     for ws in holders:
         replicas.add_holder(ts, ws, wanted=True)
-    _enter(cluster, ts, MEMORY, holders[0].number)
+    _enter(cluster, ts, MEMORY, "released -> memory", holders[0].number)
 
 
 def _wake_dependents(cluster: Cluster, ts: TaskState) -> None:
@@ -162,7 +163,7 @@ def waiting_to_released(cluster: Cluster, ts: TaskState) -> None:
     assert ts.state == WAITING, ts.key
     cluster.delayed.pop(ts, None)
     links.stop_waiting(ts)
-    _enter(cluster, ts, RELEASED)
+    _enter(cluster, ts, RELEASED, "waiting -> released")
     _look_at_inputs(cluster, ts)
 
 
@@ -170,7 +171,7 @@ def queued_to_released(cluster: Cluster, ts: TaskState) -> None:
     assert ts.state == QUEUED, ts.key
     backlog.remove(cluster, ts)
     links.stop_waiting(ts)
-    _enter(cluster, ts, RELEASED)
+    _enter(cluster, ts, RELEASED, "queued -> released")
     _look_at_inputs(cluster, ts)
 
 
@@ -178,7 +179,7 @@ def no_worker_to_released(cluster: Cluster, ts: TaskState) -> None:
     assert ts.state == NO_WORKER, ts.key
     backlog.remove_no_worker(cluster, ts)
     links.stop_waiting(ts)
-    _enter(cluster, ts, RELEASED)
+    _enter(cluster, ts, RELEASED, "no-worker -> released")
     _look_at_inputs(cluster, ts)
 
 
@@ -191,7 +192,7 @@ def processing_to_released(cluster: Cluster, ts: TaskState, *, tell: bool) -> No
         cluster.outbox.free(ws.number, ts.key)
     backlog.mark_hungry(cluster, ws)
     links.stop_waiting(ts)
-    _enter(cluster, ts, RELEASED, ws.number, run_id)
+    _enter(cluster, ts, RELEASED, "processing -> released", ws.number, run_id)
     _look_at_inputs(cluster, ts)
 
 
@@ -205,7 +206,7 @@ def memory_to_released(cluster: Cluster, ts: TaskState) -> None:
         for ws in replicas.holders_of(ts):
             cluster.outbox.free(ws.number, ts.key)
             replicas.remove_holder(ts, ws)
-    _enter(cluster, ts, RELEASED)
+    _enter(cluster, ts, RELEASED, "memory -> released")
     cluster.complaints.pop(ts, None)
     if ts.wanter is None and ts.n_waiters == 0:
         if not links.has_dependents(ts):
@@ -237,7 +238,7 @@ def released_to_erred(cluster: Cluster, ts: TaskState, failure: Failure) -> None
     """The task failed, or one that it needs did: tell the clients, and blame the dependents too."""
     assert ts.state == RELEASED, ts.key
     ts.failure = failure
-    _enter(cluster, ts, ERRED)
+    _enter(cluster, ts, ERRED, "released -> erred")
     for cs in interest.wanters_of(ts):
         cluster.outbox.erred(cs.number, ts.key, failure)
     if ts.n_waiters > 0:
@@ -253,7 +254,7 @@ def erred_to_released(cluster: Cluster, ts: TaskState) -> None:
     assert ts.state == ERRED, ts.key
     ts.failure = None
     ts.suspicion = 0
-    _enter(cluster, ts, RELEASED)
+    _enter(cluster, ts, RELEASED, "erred -> released")
 
 
 def released_to_forgotten(cluster: Cluster, ts: TaskState) -> None:
@@ -263,7 +264,7 @@ def released_to_forgotten(cluster: Cluster, ts: TaskState) -> None:
     links.unlink(ts)
     ts.state = FORGOTTEN
     groups.forgotten(cluster, ts)
-    note_arrow(cluster, ts, RELEASED, -1, 0)
+    note_arrow(cluster, ts, "released -> forgotten", -1, 0)
     del cluster.tasks[ts.key]
     if not cluster.tasks:
         cluster.tasks = {}
