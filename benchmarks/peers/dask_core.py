@@ -189,7 +189,9 @@ def main() -> None:
     try:
         import distributed  # noqa: F401
     except ImportError:
-        report.emit("core", system="dask", shape=given.shape, error="not installed: pip install 'dask[distributed]'")
+        report.emit(
+            "core", system="dask", shape=given.shape, error="not installed: pip install 'dask[distributed]'"
+        )
         return
     asyncio.run(measure(given.shape, given.n, given.workers, given.nthreads))
     sys.stdout.flush()

@@ -15,7 +15,7 @@ from tests.architecture.writes import Fields, Write, fields_of, writes
 #: {class: {module that writes: fields}}. A field that is not here is never written after its object was made.
 OWNERS: Final[dict[str, dict[str, str]]] = {
     "TaskState": {
-        "links": "dependencies dependent dependents n_waiting n_waiters",
+        "links": "dependencies dependent dependents n_waiting n_waiters n_holds",
         "backlog": "backlog serial estimate_us",
         "assignment": "processing_on run_id run_work_us is_long_running",
         "replicas": "holder holders nbytes",
@@ -25,9 +25,9 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         "transitions": "state retries suspicion failure avoid",
     },
     "WorkerState": {
-        "assignment": "processing n_long_running occupancy_us used asked_back sent_bucket sent_slot",
+        "assignment": "processing n_long_running occupancy_us used asked_back sent_bucket sent_slot sent_floor",
         "replicas": "has_what nbytes",
-        "backlog": "ready roots demands backlog_bucket backlog_slot listed_hungry",
+        "backlog": "ready roots demands backlog_bucket backlog_slot backlog_floor listed_hungry",
         "costs": "in_clock out_clock link_bandwidth",
         "placement": "tally tally_mark",
         "dispatch": "listed_idle",
@@ -42,7 +42,7 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         "costs": "duration_us nbytes samples",
     },
     "Backlog": {
-        "backlog": "heap count work_us",
+        "backlog": "heap run serials at count work_us",
     },
     "Counts": {
         "groups": "released waiting no_worker queued processing memory erred",
@@ -53,13 +53,13 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
     },
     "Cluster": {  # tables and counters; those with several writers are lists of what waits, or numbers drawn
         "cluster": "touched timers next_serial log",
-        "scheduler": "now cause steps watched outbox",
+        "scheduler": "now stamp steps watched outbox",
         "backlog": "unsent next_serial no_worker hungry",
         "assignment": "next_run_id",
         "placement": "marks",
         "dispatch": "idle is_retry_armed",
         "groups": "kinds idle_kinds",
-        "graphs": "tasks held generation next_index",
+        "graphs": "tasks generation next_index",
         "transitions": "tasks delayed complaints",
         "engine": "promised",
         "membership": (

@@ -377,6 +377,8 @@ async def test_freed_while_it_runs_and_asked_for_again__is_reported_under_the_ne
         await has_started("a")
         peer.say(messages.Free(["a"]))
         peer.compute("a", 2, wait_at, "a")
+        peer.say(messages.TakeBack([404]))
+        await peer.hear(messages.TakenBack)  # So it has heard all before.
 
         Gate.event("a").set()
 

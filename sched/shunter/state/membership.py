@@ -104,12 +104,17 @@ def _set_status(cluster: Cluster, ws: WorkerState, status: WorkerStatus) -> None
         _start_running(cluster, ws)
 
 
+def seen(cluster: Cluster, ws: WorkerState) -> None:
+    """It has said something."""
+    ws.last_seen = cluster.now
+
+
 def on_heartbeat(cluster: Cluster, event: events.Heartbeat) -> None:
     ws = cluster.workers.get(event.worker)
     if ws is None:
         cluster.dropped_events += 1
         return
-    ws.last_seen = cluster.now
+    seen(cluster, ws)
     ws.process = event.process
     ws.spilled = event.spilled
     ws.cpu = event.cpu

@@ -73,6 +73,8 @@ class Backlog:
 
 @final
 class TaskState:
+    """A task: what it is, where it stands, what it is linked to."""
+
     __slots__ = (
         "avoid",
         "backlog",
@@ -261,6 +263,8 @@ class Pending:
 
 @final
 class ClientState:
+    """A connected client: what it wants, and its graphs on their way in."""
+
     __slots__ = ("deferred", "incoming", "name", "number", "parts", "wants")
 
     def __init__(self, number: int, name: str) -> None:

@@ -403,7 +403,7 @@ def on_tasks_finished(cluster: Cluster, event: events.TasksFinished) -> None:
     if ws is None:
         cluster.dropped_events += len(event.keys)
         return
-    ws.last_seen = cluster.now
+    membership.seen(cluster, ws)
     tasks = cluster.tasks
     keys = event.keys
     run_ids = event.run_ids

@@ -35,7 +35,7 @@ SWITCH_INTERVAL: Final = 1e-3
 
 def main() -> int:
     """Run a worker until it ends or is told to; the exit code."""
-    faulthandler.enable()  # A segmentation fault shows where each thread was.
+    faulthandler.enable(all_threads=False)  # A segmentation fault shows where the task was.
     try:
         config = json.loads(sys.stdin.buffer.readline())
         logging.basicConfig(

@@ -233,8 +233,8 @@ class TaskThreads:
         if job.has_seceded or self._is_closed:
             return
         job.has_seceded = True
-        self._start_thread()
         self._hand_back(RunSeceded(job.ticket, time.perf_counter() - job.began))
+        self._start_thread()
 
 
 class _Unreadable(Exception):

@@ -1,0 +1,130 @@
+"""shunter and its peers behind one face: what the benchmarks ask of a cluster of two worker processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+import shunter
+from benchmarks.work import inc
+
+WORKERS: Final = 2
+
+
+class System(Protocol):
+    """A running cluster."""
+
+    name: str
+    version: str
+
+    def map_all(self, n: int) -> list[int]:
+        """Run n tasks, submitted by one call, and collect their results."""
+
+    def submit_all(self, n: int) -> list[int]:
+        """The same, submitted one by one."""
+
+    def one(self, i: int) -> int:
+        """Run one task, and wait for its result."""
+
+
+class Shunter:
+    name = "shunter"
+    version = shunter.__version__
+
+    def __init__(self, client: shunter.Client) -> None:
+        self.client = client
+
+    def map_all(self, n: int) -> list[int]:
+        found: list[int] = self.client.gather(self.client.map(inc, range(n)))
+        return found
+
+    def submit_all(self, n: int) -> list[int]:
+        submit = self.client.submit
+        return [future.result() for future in [submit(inc, i) for i in range(n)]]
+
+    def one(self, i: int) -> int:
+        return self.client.submit(inc, i).result()
+
+
+class ProcessPool:
+    name = "processpool"
+    version = platform.python_version()
+
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self.pool = pool
+
+    def map_all(self, n: int) -> list[int]:
+        return list(self.pool.map(inc, range(n), chunksize=1))
+
+    def submit_all(self, n: int) -> list[int]:
+        submit = self.pool.submit
+        return [future.result() for future in [submit(inc, i) for i in range(n)]]
+
+    def one(self, i: int) -> int:
+        return self.pool.submit(inc, i).result()
+
+
+class Dask:
+    name = "dask"
+
+    def __init__(self, client: Any, version: str) -> None:
+        self.client = client
+        self.version = version
+
+    def map_all(self, n: int) -> list[int]:
+        found: list[int] = self.client.gather(self.client.map(inc, range(n), pure=False))
+        return found
+
+    def submit_all(self, n: int) -> list[int]:
+        submit = self.client.submit
+        return [future.result() for future in [submit(inc, i, pure=False) for i in range(n)]]
+
+    def one(self, i: int) -> int:
+        found: int = self.client.submit(inc, i, pure=False).result()
+        return found
+
+
+@contextmanager
+def running(name: str) -> Iterator[System]:
+    """A system with two worker processes of one thread each, warmed up."""
+    with _STARTERS[name]() as system:
+        system.map_all(100)
+        system.one(1)
+        yield system
+
+
+def is_installed(name: str) -> bool:
+    return name != "dask" or importlib.util.find_spec("distributed") is not None
+
+
+@contextmanager
+def _shunter() -> Iterator[System]:
+    with shunter.LocalCluster(WORKERS, 1) as cluster, shunter.Client(cluster) as client:
+        client.wait_for_workers(WORKERS, 30)
+        yield Shunter(client)
+
+
+@contextmanager
+def _process_pool() -> Iterator[System]:
+    with ProcessPoolExecutor(WORKERS) as pool:
+        yield ProcessPool(pool)
+
+
+@contextmanager
+def _dask() -> Iterator[System]:
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield Dask(client, distributed.__version__)
+
+
+_STARTERS: Final = {"shunter": _shunter, "processpool": _process_pool, "dask": _dask}

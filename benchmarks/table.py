@@ -1,0 +1,183 @@
+"""Run all benchmarks on both builds, peers beside them, and write one table.
+
+    python -m benchmarks [--quick] [--only NAME] [--peer NAME] [--write FILE] [--lines FILE]
+
+The compiled build is the one that is installed; the pure one is the source tree beside this folder, which is always
+pure. Each benchmark runs in a process of its own, on one build after the other, with the peers that are installed.
+Progress goes to stderr; the table (markdown) to stdout, and to a file if asked.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from benchmarks import report
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+TIMEOUT: Final = 1200  # seconds for one benchmark on one build
+
+#: name -> (module, peers that it can run).
+BENCHMARKS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "core": ("benchmarks.micro.core", ("dask",)),
+    "throughput": ("benchmarks.cluster.throughput", ("processpool", "dask")),
+    "latency": ("benchmarks.cluster.latency", ("processpool", "dask")),
+    "startup": ("benchmarks.cluster.startup", ("dask",)),
+    "transfer": ("benchmarks.cluster.transfer", ("dask",)),
+    "deep": ("benchmarks.cluster.deep", ()),
+}
+
+Line = dict[str, Any]
+Lines = list[Line]
+
+
+class Row(NamedTuple):
+    """One row of the table: which field of which lines, and what it should reach."""
+
+    title: str
+    bench: str
+    where: dict[str, str]
+    field: str
+    goal: str = ""
+
+
+def core_rows() -> list[Row]:
+    rows = []
+    goals = {"independent": "≤ 6", "chains": "≤ 6", "tree": "≤ 6"}
+    for shape in ("independent", "chains", "tree", "shuffle", "merge"):
+        where = {"shape": shape}
+        rows.append(Row(f"state, {shape}: µs a task", "core", where, "us_per_task", goals.get(shape, "")))
+        rows.append(Row(f"state, {shape}: µs a task to order", "core", where, "order_us"))
+        rows.append(Row(f"state, {shape}: bytes a task", "core-memory", where, "bytes_per_task", "≤ 800"))
+        rows.append(
+            Row(f"state, {shape}: live bytes, end / start", "core-memory", where, "live_ratio", "≤ 1.05")
+        )
+    return rows
+
+
+ROWS: Final = [
+    *core_rows(),
+    Row("10,000 tasks by map: tasks/s", "throughput", {"way": "map"}, "tasks_per_s"),
+    Row("… by the pool's", "throughput-ratio", {"peer": "processpool"}, "map", "≥ 0.6"),
+    Row("10,000 tasks by submit: tasks/s", "throughput", {"way": "submit"}, "tasks_per_s"),
+    Row("… by the pool's", "throughput-ratio", {"peer": "processpool"}, "submit", "≥ 0.4"),
+    Row("one task and back: ms, median", "latency", {}, "median_ms", "≤ 0.5"),
+    Row("one task and back: ms, 99 %", "latency", {}, "p99_ms"),
+    Row("import shunter: s", "startup", {}, "import_s", "≤ 0.1"),
+    Row("scheduler listens after: s", "startup", {}, "listen_s", "≤ 0.25"),
+    Row("idle scheduler: MB", "startup", {}, "idle_mb", "≤ 30"),
+    Row("idle with 2 workers: % of a processor", "startup", {}, "idle_cpu_percent", "≤ 0.2"),
+    Row("200 MB worker to worker: GB/s", "transfer", {}, "gb_per_s", "≥ 1"),
+    Row("… the first time", "transfer", {}, "first_gb_per_s"),
+    Row("chain of 100,000: tasks/s", "deep", {"graph": "chain"}, "tasks_per_s"),
+    Row("… longest answer to another client: ms", "deep", {"graph": "chain"}, "answer_ms_most", "≤ 200"),
+    Row("200,000 tasks: tasks/s", "deep", {"graph": "merge"}, "tasks_per_s"),
+    Row("… longest answer to another client: ms", "deep", {"graph": "merge"}, "answer_ms_most", "≤ 200"),
+]
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = report.parser(__doc__, ("processpool", "dask"))
+    parser.add_argument("--only", action="append", choices=list(BENCHMARKS), help="default: all")
+    parser.add_argument("--write", metavar="FILE", help="write the table to this file, too")
+    parser.add_argument("--lines", metavar="FILE", help="write the JSON lines to this file")
+    given = parser.parse_args(argv)
+    peers = given.peer or ["processpool", *(["dask"] if importlib.util.find_spec("distributed") else [])]
+    builds = find_builds()
+    lines: Lines = []
+    for name in given.only or BENCHMARKS:
+        for build, environment in builds.items():
+            lines += run(name, build, environment, peers, quick=given.quick)
+    if given.lines:
+        Path(given.lines).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    text = make_table(lines, list(builds), peers)
+    print(text)
+    if given.write:
+        Path(given.write).write_text(text + "\n", encoding="utf-8")
+
+
+def find_builds() -> dict[str, dict[str, str]]:
+    """The environment for each build: the installed one, and the source tree (if that is another)."""
+    expected = os.environ.get("SHUNTER_EXPECT")
+    if expected and expected != report.build():
+        sys.exit(f"SHUNTER_EXPECT={expected}, but the shunter that is installed is {report.build()}")
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SHUNTER_")}
+    tree = {**own, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "sched"), own.get("PYTHONPATH")]))}
+    if report.build() == "pure":
+        print("WARNING: no compiled build is installed here: the pure one is measured alone", file=sys.stderr)
+        return {"pure": tree}
+    return {"pure": tree, "compiled": own}
+
+
+def run(name: str, build: str, environment: dict[str, str], peers: list[str], *, quick: bool) -> Lines:
+    """Run one benchmark on one build; dask, which is slow, only beside one of them."""
+    module, possible = BENCHMARKS[name]
+    wanted = [peer for peer in peers if peer in possible and not (peer == "dask" and build == "pure")]
+    arguments = [sys.executable, "-m", module, *(["--quick"] if quick else [])]
+    for peer in wanted:
+        arguments += ["--peer", peer]
+    print(f"{name} ({build}) …", end=" ", file=sys.stderr, flush=True)
+    started = time.monotonic()
+    done = subprocess.run(
+        arguments, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True
+    )
+    print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
+    lines: Lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    for line in lines:
+        if line.get("build", build) != build:
+            sys.exit(f"{name} was to run on the {build} build, but ran on the {line['build']} one")
+        line["beside"] = build
+    return lines
+
+
+def make_table(lines: Lines, builds: list[str], peers: list[str]) -> str:
+    ran = lines[0] if lines else {}
+    titles = ["", *builds, *(["pure / compiled"] if len(builds) == 2 else []), *peers, "goal"]
+    rows = [titles, ["---"] * len(titles)]
+    for row in ROWS:
+        own = [
+            find(lines, row, lambda line, b=build: line["beside"] == b and is_own(line)) for build in builds
+        ]
+        if not any(value is not None for value in own):
+            continue
+        cells = [row.title, *map(show, own)]
+        if len(builds) == 2:
+            both = own[0] is not None and own[1]
+            cells.append(show(own[0] / own[1]) if both else "")
+        for peer in peers:
+            cells.append(show(find(lines, row, lambda line, p=peer: line.get("system") == p)))
+        rows.append([*cells, row.goal])
+    text = "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+    where = f"Python {ran.get('python')}, {ran.get('platform')}, {ran.get('processors')} processors"
+    return f"{where}; medians.\n\n{text}"
+
+
+def is_own(line: Line) -> bool:
+    return line.get("system") == "shunter"
+
+
+def find(lines: Lines, row: Row, accept: Callable[[Line], bool]) -> float | None:
+    for line in lines:
+        fits = line["bench"] == row.bench and all(line.get(k) == v for k, v in row.where.items())
+        if fits and row.field in line and accept(line):
+            return float(line[row.field])
+    return None
+
+
+def show(value: float | None) -> str:
+    if value is None:
+        return ""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    main()
