@@ -21,13 +21,12 @@ from shunter.state import (
     transitions,
 )
 from shunter.state.cluster import Cluster, Timer
-from shunter.state.events import DEFAULT_OPTIONS, Failure
+from shunter.state.events import DEFAULT_OPTIONS
 from shunter.state.groups import created as count_created
 from shunter.state.groups import get_kind
 from shunter.state.model import ClientState, TaskState, WorkerState
 from shunter.state.names import (
     ERRED,
-    FAILED_LOST_INPUT,
     MEMORY,
     QUEUED,
     RELEASED,
@@ -336,7 +335,7 @@ def on_keys_retried(cluster: Cluster, cs: ClientState, event: events.KeysRetried
             cluster.outbox.retried(wanter.number, ts.key)
     for ts in found:
         if ts.spec is None:
-            cluster.recommend_erred(ts, _lost_data(ts.key))
+            cluster.recommend_erred(ts, transitions.lost_data(ts.key))
         else:
             cluster.recommend(ts, WAITING)
 
@@ -364,7 +363,7 @@ def on_data_scattered(cluster: Cluster, cs: ClientState, event: events.DataScatt
         ts = cluster.tasks.get(key)
         if ts is None:
             if not holders:
-                cluster.outbox.erred(cs.number, key, _lost_data(key))
+                cluster.outbox.erred(cs.number, key, transitions.lost_data(key))
                 continue
             ts = TaskState(key, cluster.next_index, get_kind(cluster, "data", "data"), None, DEFAULT_OPTIONS)
             cluster.next_index += 1
@@ -384,15 +383,6 @@ def on_data_scattered(cluster: Cluster, cs: ClientState, event: events.DataScatt
                 cluster.outbox.free(ws.number, key)
             if ts.state == RELEASED:
                 cluster.recommend(ts, WAITING)
-
-
-def _lost_data(key: Key) -> Failure:
-    return Failure(
-        FAILED_LOST_INPUT,
-        key,
-        f"{key!r} was scattered, and every worker that held it is gone; it cannot be computed again."
-        " Scatter it again, with broadcast=True to keep more copies",
-    )
 
 
 # ---------------------------------------------------------------------------------------------- runs

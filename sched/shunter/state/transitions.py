@@ -21,6 +21,7 @@ from shunter.state.names import (
     QUEUED,
     RELEASED,
     WAITING,
+    Key,
     TaskStatus,
 )
 
@@ -202,7 +203,11 @@ def memory_to_released(cluster: Cluster, ts: TaskState) -> None:
     In the second case active dependents go back to waiting, and a value that can be computed again is.
     """
     assert ts.state == MEMORY, ts.key
-    if ts.holder is not None:
+    holder = ts.holder
+    if holder is not None and ts.holders is None:
+        cluster.outbox.free(holder.number, ts.key)
+        replicas.remove_holder(ts, holder)
+    else:
         for ws in replicas.holders_of(ts):
             cluster.outbox.free(ws.number, ts.key)
             replicas.remove_holder(ts, ws)
@@ -213,13 +218,7 @@ def memory_to_released(cluster: Cluster, ts: TaskState) -> None:
             released_to_forgotten(cluster, ts)
         return
     if ts.spec is None:
-        failure = Failure(
-            FAILED_LOST_INPUT,
-            ts.key,
-            f"{ts.key!r} was scattered, and every worker that held it is gone; it cannot be computed again."
-            " Scatter it again, with broadcast=True to keep more copies",
-        )
-        cluster.recommend_erred(ts, failure)
+        cluster.recommend_erred(ts, lost_data(ts.key))
     else:
         for cs in interest.wanters_of(ts):
             cluster.outbox.lost(cs.number, ts.key)
@@ -229,6 +228,16 @@ def memory_to_released(cluster: Cluster, ts: TaskState) -> None:
             links.input_lost(other)
         elif other.state == QUEUED or other.state == NO_WORKER or other.state == PROCESSING:
             cluster.recommend(other, WAITING)
+
+
+def lost_data(key: Key) -> Failure:
+    """Scattered data that no worker holds any more."""
+    return Failure(
+        FAILED_LOST_INPUT,
+        key,
+        f"{key!r} was scattered, and every worker that held it is gone; it cannot be computed again."
+        " Scatter it again, with broadcast=True to keep more copies",
+    )
 
 
 # ---------------------------------------------------------------------------------------------- ends

@@ -91,14 +91,15 @@ def _failed(report: ReportFailed) -> messages.Failed:
     )
 
 
-def _parts(keys: Sequence[str], data: Sequence[bytes | None] | None = None) -> Iterator[slice]:
+def _parts(keys: Sequence[str], data: Sequence[bytes | None] = ()) -> Iterator[slice]:
     """Slices of a report that each make one message."""
-    if len(keys) <= ENTRIES_MAX and sum(map(len, keys)) <= WEIGHT_MAX:
-        yield slice(0, len(keys))  # Nearly always. Data of so many entries fits a body.
+    total = sum(map(len, keys)) + sum([len(each) for each in data if each is not None])
+    if len(keys) <= ENTRIES_MAX and total <= WEIGHT_MAX:
+        yield slice(0, len(keys))  # Nearly always.
         return
     start = weight = 0
     for i, key in enumerate(keys):
-        size = len(key) + len((data[i] if data is not None else None) or b"")
+        size = len(key) + (len(data[i] or b"") if data else 0)
         if i > start and (i - start >= ENTRIES_MAX or weight + size > WEIGHT_MAX):
             yield slice(start, i)
             start, weight = i, 0

@@ -30,6 +30,8 @@ logger = logging.getLogger("shunter.worker")
 
 #: Values estimated at more than this many times ``inline_max`` are not pickled to see whether they fit.
 INLINE_FACTOR: Final = 8
+#: Nothing larger is sent along, whatever was asked for.
+INLINE_LIMIT: Final = 1024 * 1024
 
 
 class TaskFailure(NamedTuple):
@@ -224,7 +226,7 @@ class TaskThreads:
             value = self._coroutines.run(value)
         duration = time.perf_counter() - job.began
         nbytes = sizeof(value)
-        data = _pickle_small(value, nbytes, job.inline_max) if job.inline_max else None
+        data = _pickle_small(value, nbytes, min(job.inline_max, INLINE_LIMIT)) if job.inline_max else None
         slot = max(job.slot, 0)
         return Finished(job.ticket, value, nbytes, start, duration, slot, qualified_name(type(value)), data)
 
