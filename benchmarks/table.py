@@ -4,7 +4,8 @@
 
 The compiled build is the one that is installed; the pure one is the source tree beside this folder, which is always
 pure. Each benchmark runs in a process of its own, on one build after the other, with the peers that are installed.
-Progress goes to stderr; the table (markdown) to stdout, and to a file if asked.
+Progress goes to stderr; the table (markdown) to stdout, and to a file if asked: between the marks, if the file has
+them (`docs/compiling.md` does).
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from benchmarks import report
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+BEGIN: Final = "<!-- benchmarks: begin -->"
+END: Final = "<!-- benchmarks: end -->"
 TIMEOUT: Final = 1200  # seconds for one benchmark on one build
 
 #: name -> (module, peers that it can run).
@@ -46,6 +48,7 @@ class Row(NamedTuple):
     where: dict[str, str]
     field: str
     goal: str = ""
+    more_is_better: bool = False
 
 
 def core_rows() -> list[Row]:
@@ -64,21 +67,23 @@ def core_rows() -> list[Row]:
 
 ROWS: Final = [
     *core_rows(),
-    Row("10,000 tasks by map: tasks/s", "throughput", {"way": "map"}, "tasks_per_s"),
-    Row("… by the pool's", "throughput-ratio", {"peer": "processpool"}, "map", "≥ 0.6"),
-    Row("10,000 tasks by submit: tasks/s", "throughput", {"way": "submit"}, "tasks_per_s"),
-    Row("… by the pool's", "throughput-ratio", {"peer": "processpool"}, "submit", "≥ 0.4"),
+    Row("10,000 tasks by map: tasks/s", "throughput", {"way": "map"}, "tasks_per_s", more_is_better=True),
+    Row("… by the pool's", "throughput-ratio", {"peer": "processpool"}, "map", "≥ 0.6", True),
+    Row(
+        "10,000 tasks by submit: tasks/s", "throughput", {"way": "submit"}, "tasks_per_s", more_is_better=True
+    ),
+    Row("… by the pool's", "throughput-ratio", {"peer": "processpool"}, "submit", "≥ 0.4", True),
     Row("one task and back: ms, median", "latency", {}, "median_ms", "≤ 0.5"),
     Row("one task and back: ms, 99 %", "latency", {}, "p99_ms"),
     Row("import shunter: s", "startup", {}, "import_s", "≤ 0.1"),
     Row("scheduler listens after: s", "startup", {}, "listen_s", "≤ 0.25"),
     Row("idle scheduler: MB", "startup", {}, "idle_mb", "≤ 30"),
     Row("idle with 2 workers: % of a processor", "startup", {}, "idle_cpu_percent", "≤ 0.2"),
-    Row("200 MB worker to worker: GB/s", "transfer", {}, "gb_per_s", "≥ 1"),
-    Row("… the first time", "transfer", {}, "first_gb_per_s"),
-    Row("chain of 100,000: tasks/s", "deep", {"graph": "chain"}, "tasks_per_s"),
+    Row("200 MB worker to worker: GB/s", "transfer", {}, "gb_per_s", "≥ 1", True),
+    Row("… the first time", "transfer", {}, "first_gb_per_s", more_is_better=True),
+    Row("chain of 100,000: tasks/s", "deep", {"graph": "chain"}, "tasks_per_s", more_is_better=True),
     Row("… longest answer to another client: ms", "deep", {"graph": "chain"}, "answer_ms_most", "≤ 200"),
-    Row("200,000 tasks: tasks/s", "deep", {"graph": "merge"}, "tasks_per_s"),
+    Row("200,000 tasks: tasks/s", "deep", {"graph": "merge"}, "tasks_per_s", more_is_better=True),
     Row("… longest answer to another client: ms", "deep", {"graph": "merge"}, "answer_ms_most", "≤ 200"),
 ]
 
@@ -100,7 +105,7 @@ def main(argv: list[str] | None = None) -> None:
     text = make_table(lines, list(builds), peers)
     print(text)
     if given.write:
-        Path(given.write).write_text(text + "\n", encoding="utf-8")
+        write(Path(given.write), text)
 
 
 def find_builds() -> dict[str, dict[str, str]]:
@@ -139,36 +144,63 @@ def run(name: str, build: str, environment: dict[str, str], peers: list[str], *,
 
 def make_table(lines: Lines, builds: list[str], peers: list[str]) -> str:
     ran = lines[0] if lines else {}
-    titles = ["", *builds, *(["pure / compiled"] if len(builds) == 2 else []), *peers, "goal"]
+    titles = ["", *builds, *(["compiled gains"] if len(builds) == 2 else []), *peers, "goal"]
     rows = [titles, ["---"] * len(titles)]
     for row in ROWS:
-        own = [
-            find(lines, row, lambda line, b=build: line["beside"] == b and is_own(line)) for build in builds
-        ]
-        if not any(value is not None for value in own):
+        own = [find(lines, row, system="shunter", beside=build) for build in builds]
+        if own == [None] * len(own):
             continue
         cells = [row.title, *map(show, own)]
         if len(builds) == 2:
-            both = own[0] is not None and own[1]
-            cells.append(show(own[0] / own[1]) if both else "")
+            cells.append(show_gain(own[0], own[1], row.more_is_better))
         for peer in peers:
-            cells.append(show(find(lines, row, lambda line, p=peer: line.get("system") == p)))
+            cells.append(show(find(lines, row, system=peer)))
         rows.append([*cells, row.goal])
     text = "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
     where = f"Python {ran.get('python')}, {ran.get('platform')}, {ran.get('processors')} processors"
-    return f"{where}; medians.\n\n{text}"
+    return f"{where}; medians. {share_of_code()}\n\n{text}"
 
 
-def is_own(line: Line) -> bool:
-    return line.get("system") == "shunter"
+def share_of_code() -> str:
+    """How much of the package is compiled, by lines of source."""
+    package = ROOT / "sched" / "shunter"
+    state = sum(count_lines(file) for file in package.glob("state/*.py"))
+    total = sum(count_lines(file) for file in package.rglob("*.py"))
+    return f"Compiled: {state:,} of {total:,} lines ({state / total:.0%})."
 
 
-def find(lines: Lines, row: Row, accept: Callable[[Line], bool]) -> float | None:
+def count_lines(file: Path) -> int:
+    """Lines that are neither empty nor comments."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return sum(1 for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def write(file: Path, text: str) -> None:
+    """Write the table, between the marks if the file has them."""
+    old = file.read_text(encoding="utf-8") if file.exists() else ""
+    if BEGIN in old and END in old:
+        before, rest = old.split(BEGIN, 1)
+        after = rest.split(END, 1)[1]
+        text = f"{before}{BEGIN}\n{text}\n{END}{after}"
+    else:
+        text += "\n"
+    file.write_text(text, encoding="utf-8")
+
+
+def find(lines: Lines, row: Row, **also: str) -> float | None:
+    """The row's field in the first line that fits."""
+    wanted = {"bench": row.bench, **row.where, **also}
     for line in lines:
-        fits = line["bench"] == row.bench and all(line.get(k) == v for k, v in row.where.items())
-        if fits and row.field in line and accept(line):
+        if row.field in line and all(line.get(name) == value for name, value in wanted.items()):
             return float(line[row.field])
     return None
+
+
+def show_gain(pure: float | None, compiled: float | None, more_is_better: bool) -> str:
+    """How many times better the compiled build is."""
+    if not pure or not compiled:
+        return ""
+    return f"× {compiled / pure if more_is_better else pure / compiled:.2f}"
 
 
 def show(value: float | None) -> str:

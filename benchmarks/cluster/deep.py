@@ -78,7 +78,12 @@ def measure(name: str, shape: Shape) -> None:
 def ask(scheduler_file: str) -> None:
     """Ask until stdin is closed, then tell how many milliseconds each answer took."""
     closed = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), closed.set()), daemon=True).start()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        closed.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
     ms = []
     with shunter.Client(scheduler_file=scheduler_file, timeout=60) as client:
         client.why("nothing")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
 from typing import Final
 
 from benchmarks import report
@@ -19,9 +18,7 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if given.quick:
         given.n //= 5
-    with ExitStack() as stack:
-        names = sorted({*given.peer, "shunter"}, key=["processpool", "shunter", "dask"].index)
-        found = [stack.enter_context(systems.running(name)) for name in names if systems.is_installed(name)]
+    with systems.side_by_side("latency", given.peer) as found:
         times: dict[str, list[float]] = {system.name: [] for system in found}
         for _ in range(max(1, given.n // ROUND)):
             for system in found:

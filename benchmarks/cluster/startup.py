@@ -10,6 +10,7 @@ idle_mb, idle_cpu_percent
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -26,15 +27,17 @@ import psutil
 from benchmarks import report
 
 PEERS: Final = ("dask",)
-OWN: Final = {
-    "import": "import shunter",
-    "import_client": "from shunter import Client",
+What = dict[str, list[str]]  # the arguments of an interpreter, by what is started
+
+OWN: Final[What] = {
+    "import": ["-c", "import shunter"],
+    "import_client": ["-c", "from shunter import Client"],
     "scheduler": ["-m", "shunter", "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file"],
     "workers": ["-m", "shunter", "worker", "--nworkers", "2", "--nthreads", "1", "--scheduler-file"],
 }
-DASK: Final = {
-    "import": "import distributed",
-    "import_client": "from distributed import Client",
+DASK: Final[What] = {
+    "import": ["-c", "import distributed"],
+    "import_client": ["-c", "from distributed import Client"],
     "scheduler": [
         *("-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"),
         *("--no-dashboard", "--dashboard-address", ":0", "--scheduler-file"),
@@ -56,17 +59,17 @@ def main(argv: list[str] | None = None) -> None:
     measure(OWN, given.repeats, given.idle, system="shunter")
     for peer in given.peer:
         try:
-            import distributed
+            distributed = importlib.import_module("distributed")
         except ImportError:
             report.emit("startup", system=peer, error="not installed")
             continue
         measure(DASK, given.repeats, given.idle, system=peer, version=distributed.__version__)
 
 
-def measure(what: dict[str, str | list[str]], repeats: int, idle: float, **fields: object) -> None:
+def measure(what: What, repeats: int, idle: float, **fields: object) -> None:
     bare, package, client, listen = [], [], [], []
     for _ in range(repeats):
-        bare.append(seconds_of("pass"))
+        bare.append(seconds_of(["-c", "pass"]))
         package.append(seconds_of(what["import"]))
         client.append(seconds_of(what["import_client"]))
         with scheduler(what["scheduler"]) as (_process, _file, seconds):
@@ -85,14 +88,14 @@ def measure(what: dict[str, str | list[str]], repeats: int, idle: float, **field
     )
 
 
-def seconds_of(program: str | list[str]) -> float:
+def seconds_of(arguments: list[str]) -> float:
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", str(program)], check=True, timeout=60)
+    subprocess.run([sys.executable, *arguments], check=True, timeout=60)
     return time.perf_counter() - started
 
 
 @contextmanager
-def scheduler(arguments: str | Sequence[str]) -> Iterator[tuple[psutil.Popen, str, float]]:
+def scheduler(arguments: Sequence[str]) -> Iterator[tuple[psutil.Popen, str, float]]:
     """Start one, and tell how long it took until it accepted a connection."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "scheduler.json")
@@ -131,7 +134,7 @@ def child(arguments: Sequence[str]) -> Iterator[psutil.Popen]:
             process.wait(20)
 
 
-def watch_idle(what: dict[str, str | list[str]], seconds: float) -> tuple[int, float]:
+def watch_idle(what: What, seconds: float) -> tuple[int, float]:
     """Resident bytes of a scheduler alone; percent of a processor that it uses with two workers."""
     with scheduler(what["scheduler"]) as (process, file, _seconds):
         time.sleep(2)  # to come to rest

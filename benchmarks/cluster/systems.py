@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Protocol
 
 import shunter
+from benchmarks import report
 from benchmarks.work import inc
 
 WORKERS: Final = 2
@@ -97,6 +99,20 @@ def running(name: str) -> Iterator[System]:
         yield system
 
 
+@contextmanager
+def side_by_side(bench: str, peers: Sequence[str]) -> Iterator[list[System]]:
+    """shunter and these peers, all running; a peer that is not installed is reported as such."""
+    names = [name for name in _STARTERS if name == "shunter" or name in peers]
+    with ExitStack() as stack:
+        found = []
+        for name in names:
+            if is_installed(name):
+                found.append(stack.enter_context(running(name)))
+            else:
+                report.emit(bench, system=name, error="not installed")
+        yield found
+
+
 def is_installed(name: str) -> bool:
     return name != "dask" or importlib.util.find_spec("distributed") is not None
 
@@ -116,8 +132,7 @@ def _process_pool() -> Iterator[System]:
 
 @contextmanager
 def _dask() -> Iterator[System]:
-    import distributed
-
+    distributed = importlib.import_module("distributed")
     with (
         distributed.LocalCluster(
             n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
@@ -127,4 +142,5 @@ def _dask() -> Iterator[System]:
         yield Dask(client, distributed.__version__)
 
 
-_STARTERS: Final = {"shunter": _shunter, "processpool": _process_pool, "dask": _dask}
+#: In this order: a pool forks its workers, and had better do so before there are threads.
+_STARTERS: Final = {"processpool": _process_pool, "shunter": _shunter, "dask": _dask}

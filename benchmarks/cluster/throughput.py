@@ -8,7 +8,6 @@ the ratios of shunter's medians to the peers'.
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
 from typing import Final
 
 from benchmarks import report
@@ -25,14 +24,8 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if given.quick:
         given.n, given.repeats = given.n // 10, 2
-    with ExitStack() as stack:
-        # A pool forks its workers: before there are threads.
-        names = sorted({*given.peer, "shunter"}, key=["processpool", "shunter", "dask"].index)
-        found = [stack.enter_context(systems.running(name)) for name in names if systems.is_installed(name)]
+    with systems.side_by_side("throughput", given.peer) as found:
         compare(found, given.n, given.repeats)
-    for name in names:
-        if not systems.is_installed(name):
-            report.emit("throughput", system=name, error="not installed")
 
 
 def compare(found: list[systems.System], n: int, repeats: int) -> None:

@@ -7,6 +7,7 @@ cold and the connection new, is reported apart. ``memcpy_gb_per_s`` is what this
 
 from __future__ import annotations
 
+import importlib
 import time
 from typing import Final
 
@@ -76,8 +77,7 @@ def measure_shunter(nbytes: int, repeats: int) -> list[float]:
 
 
 def measure_dask(nbytes: int, repeats: int) -> tuple[str, list[float]]:
-    import distributed
-
+    distributed = importlib.import_module("distributed")
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
@@ -91,7 +91,7 @@ def measure_dask(nbytes: int, repeats: int) -> tuple[str, list[float]]:
             assert client.submit(last_of, array, workers=[there], pure=False).result() == 1.0
             seconds.append(time.perf_counter() - started)
             del array
-        return distributed.__version__, seconds
+        return str(distributed.__version__), seconds
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ from shunter.state import (
     GraphBegin,
     GraphCommit,
     GraphPart,
+    Key,
     SchedulerState,
     Settings,
     TakeBack,
@@ -71,7 +72,9 @@ class Graph:
 
     def __init__(self, shape: Shape) -> None:
         self.keys = shape.keys
-        self.inputs = [[shape.keys[d] for d in needs] or None for needs in shape.inputs]
+        self.inputs: list[list[Key] | None] = [
+            [shape.keys[d] for d in needs] if needs else None for needs in shape.inputs
+        ]
         self.specs = [b"spec"] * len(shape)
         self.kinds = [key.partition("-")[0] for key in shape.keys]
         self.wanted = [shape.keys[task] for task in shape.sinks()]
@@ -287,7 +290,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--n", type=int, default=100_000, help="tasks, about (default: 100,000)")
     parser.add_argument("--workers", type=int, default=32)
     parser.add_argument("--nthreads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=5, help="of the timing (default: 5)")
+    parser.add_argument("--repeats", type=int, default=3, help="of the timing (default: 3)")
     parser.add_argument("--peer-n", type=int, default=20_000, help="tasks of the peer (default: 20,000)")
     parser.add_argument("--measure", choices=["time", "memory"], help=argparse.SUPPRESS)
     given = parser.parse_args(argv)

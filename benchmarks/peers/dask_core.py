@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
+import importlib.util
 import logging
 import pickle
 import sys
@@ -45,12 +47,12 @@ class NoComm:
 
 
 async def make_scheduler(n_workers: int, nthreads: int) -> tuple[Any, deque[tuple[str, Any, int]]]:
-    from distributed.scheduler import ClientState, Scheduler
+    theirs = importlib.import_module("distributed.scheduler")
 
     async def read_nothing(comm: object, worker: str) -> None:
         return None
 
-    scheduler = Scheduler(dashboard=False, dashboard_address=":0", host="127.0.0.1", validate=False)
+    scheduler = theirs.Scheduler(dashboard=False, dashboard_address=":0", host="127.0.0.1", validate=False)
     scheduler.handle_worker = read_nothing
     fifo: deque[tuple[str, Any, int]] = deque()
     metrics = {
@@ -86,32 +88,30 @@ async def make_scheduler(n_workers: int, nthreads: int) -> tuple[Any, deque[tupl
             stimulus_id="bench",
         )
         scheduler.stream_comms[address] = Outbox(address, fifo)
-    scheduler.clients["c"] = ClientState("c")
+    scheduler.clients["c"] = theirs.ClientState("c")
     scheduler.client_comms["c"] = Outbox("", fifo)
     return scheduler, fifo
 
 
 def make_graph(shape: Shape) -> tuple[dict[str, Any], list[str]]:
-    from dask._task_spec import Task, TaskRef
-
+    spec = importlib.import_module("dask._task_spec")
     keys = shape.keys
     graph = {}
     for key, needs in zip(keys, shape.inputs):
-        graph[key] = Task(key, work, *(TaskRef(keys[d]) for d in needs))
+        graph[key] = spec.Task(key, work, *(spec.TaskRef(keys[d]) for d in needs))
     return graph, [keys[task] for task in shape.sinks()]
 
 
 async def measure(shape: str, n: int, n_workers: int, nthreads: int) -> None:
-    import dask.order
-    import distributed
-
+    order_of = importlib.import_module("dask.order").order
+    version = importlib.import_module("distributed").__version__
     logging.disable(logging.WARNING)
     gc.set_threshold(*(3 * each for each in gc.get_threshold()))
     scheduler, fifo = await make_scheduler(n_workers, nthreads)
     graph, wanted = make_graph(CORE[shape](n))
     tasks = len(graph)
     at_order = time.perf_counter()
-    order = dask.order.order(graph)
+    order = order_of(graph)
     order_us = (time.perf_counter() - at_order) / tasks * 1e6
     before = resident()
 
@@ -163,7 +163,7 @@ async def measure(shape: str, n: int, n_workers: int, nthreads: int) -> None:
     report.emit(
         "core",
         system="dask",
-        version=distributed.__version__,
+        version=version,
         shape=shape,
         n=tasks,
         workers=n_workers,
@@ -186,9 +186,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=32)
     parser.add_argument("--nthreads", type=int, default=1)
     given = parser.parse_args()
-    try:
-        import distributed  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("distributed") is None:
         report.emit(
             "core", system="dask", shape=given.shape, error="not installed: pip install 'dask[distributed]'"
         )

@@ -315,7 +315,7 @@ def test_items_from_many_threads__all_arrive_in_order_of_each_with_few_wakeups()
 
 def test_loop_is_closed__items_go_nowhere() -> None:
     loop = asyncio.new_event_loop()
-    back: HandBack[int] = HandBack(loop, pytest.fail)
+    back: HandBack[int] = HandBack(loop, lambda items: pytest.fail(str(items)))
     loop.close()
 
     back.put(1)

@@ -17,7 +17,9 @@ def duration_us(cluster: Cluster, kind: Kind) -> int:
 
 
 def note_run(kind: Kind, seconds: float, nbytes: int) -> None:
-    """A task of this kind has finished."""
+    """A task of this kind has finished. A duration of exactly 0 means that it did not run: the value was there."""
+    if seconds <= 0.0:
+        return
     us = int(seconds * 1e6)
     kind.samples += 1
     n = kind.samples

@@ -40,6 +40,8 @@ from shunter.state.placement import is_limited
 
 #: A home block holds at least so many tasks for each thread; smaller graphs use the root queue.
 BLOCK_MIN = 2
+#: What ranking, and ordering, costs about for each task: they do not tell how much of a budget they used.
+PASSES = 4
 
 
 @final
@@ -271,7 +273,7 @@ def _rank(intake: Intake, budget: int) -> int:
     intake.local_inputs = []
     intake.at = 0
     intake.phase = "order"
-    return 0
+    return budget - PASSES * len(by_rank)
 
 
 def _order(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
@@ -299,7 +301,7 @@ def _order(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
     intake.static_order = None
     intake.local_inputs = []
     _begin_create(cluster, intake)
-    return 0
+    return budget - PASSES * len(ordered)
 
 
 def _dense_inputs(intake: Intake, budget: int) -> int:
@@ -438,7 +440,7 @@ def _start(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
         links.let_go(ts)
         if ts.state == WAITING:
             if ts.n_waiting == 0:
-                if ts.dependencies is None and intake.homes and not is_limited(ts):
+                if ts.dependencies is None and intake.homes and not is_limited(ts) and ts.retries_are_fresh:
                     _queue_at_home(cluster, intake, ts)
                 else:
                     cluster.recommend(ts, QUEUED)
@@ -461,10 +463,11 @@ def _finish(cluster: Cluster, intake: Intake) -> None:
 
 
 def _refuse(cluster: Cluster, cs: ClientState, intake: Intake, text: str) -> None:
-    """Nothing of the graph is created; each wanted key that is not already alive is reported as erred."""
-    keys: list[Key] = list(intake.wanted)
-    for key in keys:
-        cluster.outbox.erred(cs.number, key, Failure(FAILED_GRAPH, key, text))
+    """Nothing of the graph is created; each wanted key that the client did not have is reported as erred."""
+    for key in dict.fromkeys(intake.wanted):
+        ts = cluster.tasks.get(key)
+        if ts is None or ts not in cs.wants:
+            cluster.outbox.erred(cs.number, key, Failure(FAILED_GRAPH, key, text))
     cluster.say("info", "graph-refused", {"client": cs.name, "reason": text})
     _finish(cluster, intake)
 

@@ -1,13 +1,14 @@
 """The worker: runs tasks, holds their results, and fetches what they need from its peers.
 
-=================  ===================================================================================
-`state`            the pure machine: events in, instructions out; read this first
-`events`           everything that can happen to it         `instructions`  everything that can come out
-`ready`            runnable tasks by priority and resources `fetching`      what to fetch from whom
-`worker`           the asyncio shell that carries between the machine and the world
-`threads`          the task threads                         `functions`     functions, unpickled once
-`store`            values by key                            `transfers`     fetch threads, and the data port
-`blame`            which runs had started, in shared memory `context`       what a running task may ask for
-`parent`           the process that starts, watches and restarts worker processes
-=================  ===================================================================================
+The machine, which decides and touches nothing (read `state` first):
+    `state`, on top of `reactions`, `runs`, `values`, `tables`, `function_table`, `fetching`, `ready`, `model`;
+    `events` go in, `instructions` come out, `validate` checks it.
+
+The shell, which carries and decides nothing:
+    `worker` (the event loop), `threads` and `coroutines` (tasks), `transfers` (values to and from others),
+    `store`, `functions`, `reports` (instructions as messages), `handback` (from threads to the loop).
+
+Around it:
+    `blame` (which runs had started, for the parent), `parent` (starts, watches and restarts worker processes),
+    `__main__` (such a process), `exits` (exit codes), `context` (what a running task may ask for).
 """

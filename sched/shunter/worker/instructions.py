@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import final
 
-from shunter.worker.events import Priority, WorkerStatus
+from shunter.worker.events import Priority
 
 __all__ = [
     "AnswerTakeBack",
@@ -28,7 +28,6 @@ __all__ = [
     "ReportFinished",
     "ReportLongRunning",
     "ReportRescheduled",
-    "ReportStatus",
     "RestPeer",
     "Revoke",
     "Task",
@@ -268,14 +267,6 @@ class AskFunction(Instruction):
 
     def __init__(self, function: int) -> None:
         self.function = function
-
-
-@final
-class ReportStatus(Instruction):
-    __slots__ = ("status",)
-
-    def __init__(self, status: WorkerStatus) -> None:
-        self.status = status
 
 
 # ---------------------------------------------------------------------------------------------- collecting
