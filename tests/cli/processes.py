@@ -9,18 +9,27 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
+
+
+class Process(subprocess.Popen[str]):
+    """A child with three pipes."""
+
+    stdin: IO[str]
+    stdout: IO[str]
+    stderr: IO[str]
+
 
 #: No wait in these tests is longer (seconds); none is meant to come near it.
 PATIENCE = 60
 
 
 @contextmanager
-def started(arguments: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+def started(arguments: Sequence[str], **options: Any) -> Iterator[Process]:
     """A running ``python ARGUMENTS`` with pipes, in a session of its own: no terminal sends it signals."""
-    process = subprocess.Popen(
+    process = Process(
         [sys.executable, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -34,7 +43,20 @@ def started(arguments: Sequence[str], **options: Any) -> Iterator[subprocess.Pop
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # With a script that has outlived `shunter run`, for one.
-        process.communicate(timeout=PATIENCE)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            pipe.close()
+        process.wait(PATIENCE)
+
+
+@contextmanager
+def started_and_ready(arguments: Sequence[str]) -> Iterator[Process]:
+    """The same, after it has said that it is ready in the way in which `LocalCluster` is told."""
+    ready_fd, theirs = os.pipe()
+    with open(ready_fd, encoding="utf-8") as ready:
+        with started([*arguments, "--ready-fd", str(theirs)], pass_fds=(theirs,)) as process:
+            os.close(theirs)
+            assert ready.readline().startswith("{"), "it has ended instead"
+            yield process
 
 
 def finished(arguments: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:

@@ -36,6 +36,10 @@ class FalseService:
     async def finished(self) -> int:
         return await self.end
 
+    async def never(self) -> dict[str, object]:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run it in a loop whose signal handlers do not outlive it."""
@@ -51,9 +55,12 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
             signal.signal(signum, handler)
 
 
-async def serve(service: FalseService, ready_fd: int = -1, *, on_ready: Any = dict) -> int:
+async def serve(service: FalseService, ready_fd: int = -1, *, on_ready: Any = None) -> int:
+    async def nothing() -> dict[str, object]:
+        return {}
+
     options = Namespace(die_with_stdin=False, ready_fd=ready_fd)
-    return await life.serve(service, options, on_ready=on_ready, finished=service.finished)
+    return await life.serve(service, options, on_ready=on_ready or nothing, finished=service.finished)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -61,13 +68,13 @@ def test_signal__service_is_closed_and_the_exit_code_is_0(signum: signal.Signals
     async def story() -> tuple[int, list[str]]:
         service = FalseService()
 
-        def on_ready() -> dict[str, object]:
+        async def on_ready() -> dict[str, object]:
             os.kill(os.getpid(), signum)
             return {}
 
         return await serve(service, on_ready=on_ready), service.asked
 
-    assert run(story()) == (0, ["start", f"close: {signum.name}"])
+    assert run(story()) == (0, ["start", f"close: stopped by {signum.name}"])
 
 
 def test_signal_during_start__start_is_given_up() -> None:
@@ -80,7 +87,7 @@ def test_signal_during_start__start_is_given_up() -> None:
         service = Slow()
         return await serve(service), service.asked
 
-    assert run(story()) == (0, ["close: SIGTERM"])
+    assert run(story()) == (0, ["close: stopped by SIGTERM"])
 
 
 def test_service_ends_by_itself__its_exit_code() -> None:
@@ -110,9 +117,27 @@ def test_ready__the_starter_is_told_in_one_line() -> None:
 
     async def story() -> int:
         service = FalseService()
-        service.end.set_result(0)
-        return await serve(service, write_fd, on_ready=lambda: {"address": "tcp://127.0.0.1:1"})
+
+        async def on_ready() -> dict[str, object]:
+            service.end.set_result(0)
+            return {"address": "tcp://127.0.0.1:1"}
+
+        return await serve(service, write_fd, on_ready=on_ready)
 
     assert run(story()) == 0
     with open(read_fd, encoding="utf-8") as file:
         assert [json.loads(line) for line in file] == [{"address": "tcp://127.0.0.1:1"}]
+
+
+def test_service_ends_before_it_is_ready__its_exit_code_and_no_word_to_the_starter() -> None:
+    read_fd, write_fd = os.pipe()
+
+    async def story() -> int:
+        service = FalseService()
+        service.end.set_result(1)
+        return await serve(service, write_fd, on_ready=service.never)
+
+    assert run(story()) == 1
+    os.close(write_fd)
+    with open(read_fd, encoding="utf-8") as file:
+        assert file.read() == ""

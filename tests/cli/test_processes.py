@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from shunter.cli.main import main
-from tests.cli.processes import PATIENCE, all_gone, environment, family, finished, started
+from tests.cli.processes import PATIENCE, all_gone, environment, family, finished, started, started_and_ready
 
 SCHEDULER = ["-m", "shunter", "scheduler", "--port", "0"]
 
@@ -41,7 +41,33 @@ def test_plugin_that_is_not_there__one_line_and_exit_code_2(capfd: pytest.Captur
 
 def test_open_host_without_token__refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["scheduler", "--port", "0", "--host", "0.0.0.0"]) == 2
-    assert "--insecure" in capfd.readouterr().err or "token" in capfd.readouterr().err
+    assert "--insecure" in capfd.readouterr().err
+
+
+def test_folder_of_scheduler_file_is_missing__one_line_that_names_the_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "missing" / "scheduler.json"
+
+    assert main(["scheduler", "--port", "0", "--scheduler-file", str(file)]) == 2
+
+    captured = capfd.readouterr()
+    assert captured.err.count("\n") == 1
+    assert f"cannot write --scheduler-file {file}: No such file" in captured.err
+
+
+def test_no_place_for_a_new_token__one_line_that_says_what_to_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+
+    assert main(["scheduler", "--port", "0"]) == 2
+
+    captured = capfd.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "give --scheduler-file or --token-file" in captured.err
 
 
 def test_status_without_scheduler__one_line_and_exit_code_1(capfd: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +86,6 @@ def test_scheduler__tells_where_it_is__ends_on_sigterm_with_0(
 ) -> None:
     file = tmp_path / "scheduler.json"
     with started([*SCHEDULER, "--scheduler-file", str(file)]) as process:
-        assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline().startswith("shunter 0.")
         told = process.stdout.readline()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -85,7 +110,6 @@ def test_scheduler_of_a_user__found_without_options__wrong_token_is_told(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with started(SCHEDULER, env=environment(tmp_path)) as process:
-        assert process.stdout is not None and process.stdin is not None
         process.stdout.readline()
         (file,) = (tmp_path / "shunter").iterdir()
         address = json.loads(file.read_text())["address"]
@@ -104,17 +128,11 @@ def test_scheduler_of_a_user__found_without_options__wrong_token_is_told(
 
 
 def test_starter_is_gone__scheduler_and_workers_end(tmp_path: Path) -> None:
-    file = str(tmp_path / "scheduler.json")
-    dependent = ["--die-with-stdin", "--scheduler-file", file]
-    with started([*SCHEDULER, *dependent]) as scheduler:
-        assert scheduler.stdout is not None and scheduler.stdin is not None
-        scheduler.stdout.readline()
-        scheduler.stdout.readline()
-        with started(["-m", "shunter", "worker", *dependent, "--nworkers", "2"]) as worker:
-            assert worker.stdout is not None and worker.stdin is not None
-            worker.stdout.readline()
+    common = ["--die-with-stdin", "--scheduler-file", str(tmp_path / "scheduler.json")]
+    with started_and_ready([*SCHEDULER, *common]) as scheduler:
+        with started_and_ready(["-m", "shunter", "worker", *common, "--nworkers", "2"]) as worker:
             children = family(worker.pid)
-            assert len(children) >= 2
+            assert len(children) == 2
 
             worker.stdin.close()
 
@@ -162,7 +180,6 @@ def test_run_is_stopped__script_gets_the_signal_and_nothing_stays(
     script = tmp_path / "script.py"
     script.write_text(WAITING)
     with started(["-m", "shunter", "run", "--nworkers", "1", str(script)]) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         everybody = family(process.pid)
         assert len(everybody) >= 4  # script, scheduler, parent, worker
@@ -177,7 +194,6 @@ def test_run_is_killed__cluster_ends(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(WAITING)
     with started(["-m", "shunter", "run", "--nworkers", "1", str(script)]) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         cluster = [child for child in family(process.pid) if str(script) not in child.cmdline()]
         scripts = [child for child in family(process.pid) if str(script) in child.cmdline()]

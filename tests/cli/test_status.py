@@ -27,6 +27,9 @@ def test_busy_cluster__workers_tasks_and_kinds_in_columns() -> None:
     lines = lines_of(
         "tcp://127.0.0.1:8765",
         {
+            "version": "0.1.0",
+            "build": "pure",
+            "uptime": 90.0,
             "counts": {
                 "tasks": 1234,
                 "processing": 5,
@@ -45,7 +48,7 @@ def test_busy_cluster__workers_tasks_and_kinds_in_columns() -> None:
         },
     )
 
-    assert lines[0].endswith("tcp://127.0.0.1:8765")
+    assert lines[0] == "scheduler  tcp://127.0.0.1:8765, shunter 0.1.0 (state: pure), up 90.00 s"
     assert "tasks      1,234: queued 1,200, processing 5, memory 29" in lines
     header, alice = lines[lines.index("") + 1 :][:2]
     assert header.split()[0] == "worker"

@@ -131,6 +131,18 @@ def test_child_does_not_start__error_quotes_its_last_words(monkeypatch: pytest.M
     assert all_gone([process for process in family(os.getpid()) if process not in before]) == []
 
 
+def test_workers_keep_dying__error_says_so(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif 'shunter.worker' in sys.orig_argv:\n    os._exit(9)\n"
+    )
+    before = family(os.getpid())
+
+    with pytest.raises(ShunterError, match=r"(?s)workers did not start \(exit code 1\).*exit code 9"):
+        LocalCluster(1, python_path=[str(tmp_path), *own_import_path()])
+
+    assert all_gone([process for process in family(os.getpid()) if process not in before]) == []
+
+
 UNGUARDED = """
 import os, sys
 from shunter import LocalCluster
@@ -162,7 +174,6 @@ def test_owner_is_killed__everything_ends(tmp_path: Path) -> None:
         UNGUARDED.format(then="os.fork()\nprint('up', flush=True)\nimport time\ntime.sleep(600)")
     )
     with started([str(script)]) as process:
-        assert process.stdout is not None
         for _ in range(3):  # The first line, and "up" twice.
             process.stdout.readline()
         everybody = family(process.pid)

@@ -188,13 +188,14 @@ class Script:
         parent: str | None = None,
         part: int = 1_000_000,
     ) -> None:
-        """A whole graph: begin, parts of ``part`` tasks, commit."""
+        """A whole graph: begin, parts of ``part`` tasks, commit, and Ticks until it is in."""
         graph_number = self.begin(by=by, in_order=in_order, parent=parent)
         keys = list(graph)
         for at in range(0, len(keys), part):
             some = {key: graph[key] for key in keys[at : at + part]}
             self.part(some, graph_number, by=by, options=options, kind=kind)
         self.commit(graph_number, by=by, want=want)
+        self.take_in()
 
     def begin(self, *, by: str = "c", in_order: bool = False, parent: str | None = None) -> int:
         self.graphs += 1

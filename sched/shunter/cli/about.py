@@ -18,8 +18,6 @@ def version_line() -> str:
     python = f"{sys.implementation.name} {platform.python_version()}".replace("cpython", "CPython")
     line = f"{__version__} (state: {build}, {python})"
     if not _debug.COMPILED and (reason := _debug.why_pure()) not in CHOSEN:
-        line += (
-            f". This is slower than the compiled build: {reason}. To get that, install a C compiler and "
-            "Python's headers, then: SHUNTER_BUILD=compiled pip install --force-reinstall --no-deps shunter"
-        )
+        line += f", slower than the compiled build: {reason}. For that one, mend this and reinstall with "
+        line += "SHUNTER_BUILD=compiled"
     return line

@@ -17,7 +17,10 @@ PROGRAM: Final = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 import wordcount
-sys.exit(wordcount.main(sys.argv[1:]))
+try:
+    sys.exit(wordcount.main(sys.argv[1:]))
+except KeyboardInterrupt:
+    sys.exit(130)
 """
 
 

@@ -42,7 +42,7 @@ async def serve(
     service: Service,
     options: Namespace,
     *,
-    on_ready: Callable[[], Mapping[str, object]],
+    on_ready: Callable[[], Awaitable[Mapping[str, object]]],
     finished: Callable[[], Awaitable[int]],
 ) -> int:
     """Run a service until it finishes by itself, or is told to stop.
@@ -50,7 +50,7 @@ async def serve(
     Args:
         service: what to run.
         options: ``die_with_stdin`` and ``ready_fd`` are looked at.
-        on_ready: called once it runs; returns what the starter is to know.
+        on_ready: called once it has started; returns what the starter is to know, as soon as it may know it.
         finished: waits until the service ends by itself; returns the exit code.
 
     Returns:
@@ -76,15 +76,23 @@ async def serve(
 async def _run(
     service: Service,
     ready_fd: int,
-    on_ready: Callable[[], Mapping[str, object]],
+    on_ready: Callable[[], Awaitable[Mapping[str, object]]],
     finished: Callable[[], Awaitable[int]],
 ) -> int:
     await service.start()
-    facts = on_ready()
-    if ready_fd >= 0:
-        with open(ready_fd, "w", encoding="utf-8") as file:
-            file.write(json.dumps(facts) + "\n")
-    return await finished()
+    ended = asyncio.ensure_future(finished())
+    ready = asyncio.ensure_future(on_ready())
+    try:
+        await asyncio.wait((ended, ready), return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
+            facts = ready.result()
+            if ready_fd >= 0:
+                with open(ready_fd, "w", encoding="utf-8") as file:
+                    file.write(json.dumps(facts) + "\n")
+        return await ended
+    finally:
+        ready.cancel()
+        ended.cancel()
 
 
 def _stop_signals() -> asyncio.Future[str]:
@@ -95,7 +103,7 @@ def _stop_signals() -> asyncio.Future[str]:
     def on_signal(signum: signal.Signals) -> None:
         if stop.done():
             os._exit(128 + signum)
-        stop.set_result(signum.name)
+        stop.set_result(f"stopped by {signum.name}")
 
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, on_signal, signum)

@@ -64,7 +64,7 @@ def run(given: argparse.Namespace) -> int:
     try:
         return asyncio.run(_serve(given))
     except OSError as error:
-        code = _explain(error, given.host, given.port)
+        code = _explain(error, given)
         if code is None:
             raise
         return code
@@ -76,18 +76,9 @@ async def _serve(given: argparse.Namespace) -> int:
     from shunter.server.scheduler import Scheduler, remove_contact
     from shunter.wire import contact
 
-    token_file = (
-        given.token_file or (None if given.insecure else os.environ.get("SHUNTER_TOKEN_FILE")) or None
-    )
     if given.plugin and os.getcwd() not in sys.path:
-        sys.path.append(
-            os.getcwd()
-        )  # `--plugin my_plugins:Mine` finds ./my_plugins.py, as `python -m` would.
-    token = None
-    if token_file is not None:
-        token = contact.read_token_file(token_file)
-    elif given.scheduler_file is not None and not given.insecure:
-        token = contact.new_token()  # Others will find it in the file, so the host may be an open one.
+        sys.path.append(os.getcwd())  # So that `--plugin my_plugins:Mine` finds ./my_plugins.py.
+    token = _choose_token(given)
     scheduler = Scheduler(
         host=given.host,
         port=given.port,
@@ -101,31 +92,61 @@ async def _serve(given: argparse.Namespace) -> int:
 
     left: list[tuple[str, str]] = []  # The scheduler file that is ours to remove, and what it names.
 
-    def on_ready() -> dict[str, object]:
+    async def on_ready() -> dict[str, object]:
         if given.ready_fd < 0:  # Nobody but a person reads this.
             path = given.scheduler_file
             if path is None:
-                path = _leave_contact(contact.Contact(scheduler.address, scheduler.token))
+                path = _leave_contact(contact.Contact(scheduler.address, scheduler.token), token)
                 left.append((path, scheduler.address))
             print(f"shunter {about.version_line()}")
-            print(f"scheduler at {scheduler.address}, scheduler file {path}", flush=True)
+            print(f"scheduler at {scheduler.address}, scheduler file {path or '(none)'}", flush=True)
         return {"address": scheduler.address}
 
     try:
         return await life.serve(scheduler, given, on_ready=on_ready, finished=scheduler.finished)
     finally:
         for path, address in left:
-            remove_contact(path, address)
+            if path:
+                remove_contact(path, address)
 
 
-def _leave_contact(found: contact.Contact) -> str:
-    """Write the scheduler file to where this user's workers and clients look for it."""
+def _choose_token(given: argparse.Namespace) -> str | None:
+    """The token to use; None leaves it to the scheduler, which makes one if the host is closed to others."""
+    from shunter.wire import contact
+
+    if given.insecure:
+        return None
+    token_file = given.token_file or os.environ.get("SHUNTER_TOKEN_FILE") or None
+    if token_file is not None:
+        return contact.read_token_file(token_file)
+    if given.scheduler_file is not None:
+        return contact.new_token()  # Others will find it in the file, so the host may be an open one.
+    return None
+
+
+def _leave_contact(found: contact.Contact, known: str | None) -> str:
+    """Write the scheduler file to where this user's workers and clients look for it.
+
+    Args:
+        found: what to write.
+        known: the token, if others can know it without this file.
+
+    Returns:
+        Its path; "" if it cannot be written, and others can do without.
+    """
     from shunter.wire import contact
 
     _, port = contact.parse_address(found.address)
     path = config.default_scheduler_file(port)
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    contact.write(path, found)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        contact.write(path, found)
+    except OSError as error:
+        if found.token and not known:
+            raise UsageError(
+                f"the token cannot be left at {path} ({error.strerror}): give --scheduler-file or --token-file"
+            ) from None
+        return ""
     return path
 
 
@@ -135,16 +156,19 @@ def split_plugin(text: str) -> tuple[str, str]:
     return path.strip(), arguments
 
 
-def _explain(error: OSError, host: str, port: int) -> int | None:
-    """Tell in one line why we cannot listen; None if the error is about something else."""
+def _explain(error: OSError, given: argparse.Namespace) -> int | None:
+    """Tell in one line why we cannot start; None if the error is about something else."""
+    host, port = given.host, given.port
     if error.errno == errno.EADDRINUSE:
         text = f"port {port} of {host} is in use: choose another --port (0: any free one)"
-    elif error.errno == errno.EACCES and 0 < port < 1024:
+    elif error.errno == errno.EACCES and error.filename is None and 0 < port < 1024:
         text = f"port {port} of {host} needs privileges: choose a --port from 1024"
     elif error.errno == errno.EADDRNOTAVAIL:
         text = f"this machine has no address {host}: choose another --host (0.0.0.0: all of them)"
     elif isinstance(error, socket.gaierror):
         text = f"cannot resolve --host {host}: {error.strerror}"
+    elif given.scheduler_file is not None and str(error.filename).startswith(given.scheduler_file):
+        text = f"cannot write --scheduler-file {given.scheduler_file}: {error.strerror}"
     else:
         return None
     print(f"shunter scheduler: {text}", file=sys.stderr)

@@ -6,15 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from shunter import config
 from shunter.cli import exits, options
 from shunter.cli.table import seconds, size, table
-from shunter.errors import ConnectionLost, PeerError
-
-if TYPE_CHECKING:
-    from shunter.wire.link import Link
+from shunter.errors import ConnectionLost
 
 #: A scheduler that is asked for its status must answer within this time (seconds).
 TIMEOUT: Final = 10.0
@@ -55,6 +52,8 @@ def run(given: argparse.Namespace) -> int:
 async def _show(given: argparse.Namespace) -> int:
     import asyncio
 
+    from shunter.cli.asker import Asker
+
     found = config.find_contact(
         given.address, scheduler_file=given.scheduler_file, token_file=given.token_file
     )
@@ -64,7 +63,7 @@ async def _show(given: argparse.Namespace) -> int:
         if in_place:
             sys.stdout.write(CLEAR_ALL)
         while True:
-            status = await asyncio.wait_for(asker.ask("status"), TIMEOUT)
+            status = _row(await asyncio.wait_for(asker.ask("status"), TIMEOUT))
             print(_text(found.address, status, as_json=given.json, in_place=in_place), flush=True)
             if not given.watch:
                 return exits.OK
@@ -84,82 +83,18 @@ def _text(address: str, status: Row, *, as_json: bool, in_place: bool) -> str:
     return text
 
 
-class Asker:
-    """A client's connection that only asks questions."""
-
-    def __init__(self) -> None:
-        import asyncio
-
-        self._link: Link | None = None
-        self._reason = ""
-        self._last = 0
-        self._loop = asyncio.get_running_loop()
-        self._waiting: asyncio.Future[object] | None = None
-
-    @classmethod
-    async def connect(cls, address: str, token: str) -> Asker:
-        """Connect. Raises ConnectionLost or PeerError."""
-        from shunter.wire.details import ClientDetails
-        from shunter.wire.link import connect
-
-        asker = cls()
-        asker._link = await connect(address, "client", token, ClientDetails(name="status").as_dict(), asker)
-        return asker
-
-    async def close(self) -> None:
-        """Disconnect."""
-        assert self._link is not None
-        self._link.close("done")
-        await self._link.wait_closed()
-
-    async def ask(self, name: str) -> dict[str, object]:
-        """The answer to a query without arguments."""
-        from shunter.wire.messages import Query
-
-        assert self._link is not None
-        if self._reason:
-            raise ConnectionLost(self._reason)
-        self._last += 1
-        self._waiting = self._loop.create_future()
-        self._link.send([Query(self._last, name, {}).frame()])
-        answer = await self._waiting
-        if not isinstance(answer, dict):
-            raise PeerError(f"{self._link.address} answered {name!r} by {type(answer).__name__}")
-        return answer
-
-    def on_message(self, link: Link, header: list[object], body: bytes) -> None:
-        """A message from the scheduler."""
-        from shunter.wire.messages import Reply, from_scheduler_to_client
-
-        message = from_scheduler_to_client(header, body)
-        if isinstance(message, Reply) and self._waiting is not None and not self._waiting.done():
-            if message.ok:
-                self._waiting.set_result(message.value)
-            else:
-                self._waiting.set_exception(PeerError(str(message.value)))
-
-    def on_batch(self, link: Link) -> None:
-        """Nothing waits for the end of a batch."""
-
-    def on_closed(self, link: Link, reason: str) -> None:
-        """The scheduler went away."""
-        self._reason = f"connection to {link.address} lost: {reason}"
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(ConnectionLost(self._reason))
-
-
 def lines_of(address: str, status: Row) -> list[str]:
     """A status for people.
 
     Args:
         address: of the scheduler.
-        status: as the query answers: ``counts``, ``workers`` and ``kinds``.
+        status: as the query answers: ``counts``, ``workers``, ``kinds`` and facts about the scheduler.
     """
     counts = _row(status.get("counts"))
     workers = _rows(status.get("workers"))
     tasks = [f"{name} {_count(counts, name)}" for name in TASK_STATES if _number(counts, name)]
     lines = [
-        f"scheduler  {address}",
+        f"scheduler  {address}{_about(status)}",
         f"clients    {_count(counts, 'clients')}",
         f"workers    {len(workers):,} with {_count(counts, 'threads')} threads",
         f"tasks      {_count(counts, 'tasks')}" + (f": {', '.join(tasks)}" if tasks else ""),
@@ -187,6 +122,14 @@ def lines_of(address: str, status: Row) -> list[str]:
         if len(kinds) > KINDS_MAX:
             lines.append(f"… and {len(kinds) - KINDS_MAX} more kinds")
     return lines
+
+
+def _about(status: Row) -> str:
+    """Version, build and age of the scheduler, if it tells."""
+    if "version" not in status:
+        return ""
+    uptime = seconds(_number(status, "uptime"))
+    return f", shunter {status['version']} (state: {status.get('build', '?')}), up {uptime}"
 
 
 def _worker_cells(worker: Row) -> list[str]:

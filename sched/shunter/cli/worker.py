@@ -5,10 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+from typing import TYPE_CHECKING, Final
 
 from shunter import config
 from shunter.cli import options
 from shunter.errors import UsageError
+
+if TYPE_CHECKING:
+    from shunter.wire.contact import Contact
+
+#: How often the scheduler of a starting cluster is asked whether its workers are there (seconds).
+JOIN_POLL: Final = 0.01
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,21 +74,41 @@ async def _serve(given: argparse.Namespace) -> int:
         nworkers=given.nworkers,
         nthreads=given.nthreads or _threads_each(given.nworkers),
         name=given.name,
+        port=given.port,
         host=given.host or own_address_towards(*contact.parse_address(found.address)),
         resources=given.resources,
         memory_limit=given.memory_limit,
         log_level=str(config.lookup("log_level", given.log_level)),
     )
 
-    def on_ready() -> dict[str, object]:
+    async def on_ready() -> dict[str, object]:
         if given.ready_fd < 0:
             print(
                 f"{given.nworkers} x {parent.nthreads} threads for the scheduler at {found.address}",
                 flush=True,
             )
+        else:
+            await _joined(found, given.nworkers)
         return {"pid": os.getpid()}
 
     return await life.serve(parent, given, on_ready=on_ready, finished=parent.finished)
+
+
+async def _joined(found: Contact, nworkers: int) -> None:
+    """Wait until a cluster that has no other workers has this many."""
+    import asyncio
+
+    from shunter.cli.asker import Asker
+
+    asker = await Asker.connect(found.address, found.token)
+    try:
+        while True:
+            workers = await asker.ask("workers")
+            if isinstance(workers, list) and len(workers) >= nworkers:
+                return
+            await asyncio.sleep(JOIN_POLL)
+    finally:
+        await asker.close()
 
 
 def own_address_towards(host: str, port: int) -> str:

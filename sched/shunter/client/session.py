@@ -708,6 +708,7 @@ class Session:
             self.check_may_block()
             self.flush()
             wait_one(self.table, entry, deadline)
+            self._flushed_at = 0.0  # Who waits for each result has nothing to send along with the next task.
 
     def _wait_all(self, entries: Sequence[Entry], deadline: Deadline, *, fail_fast: bool) -> None:
         if any(entry.status == PENDING for entry in entries):

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from shunter.deploy.children import Child
     from shunter.state import Settings
 
-#: How long workers, then the scheduler, may take to end when asked (seconds); then they are killed.
-GRACE: Final = 3.0
+#: How long workers, then the scheduler, may take to end when asked (seconds); then they are killed. They need
+#: less: workers give tasks that do not stop 3 s before they are killed.
+GRACE: Final = 8.0
 
 
 class LocalCluster:

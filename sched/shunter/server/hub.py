@@ -89,6 +89,7 @@ class Hub:
                 relay=self._relay.take,
                 drop=self._membership.drop,
                 gone=self._membership.gone,
+                hurry=self._turn.hurry,
                 clock=clock,
             ),
             self._pressure,

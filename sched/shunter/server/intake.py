@@ -71,10 +71,11 @@ class Intake:
         relay: takes requests to fetch values.
         drop: closes a peer for a reason.
         gone: told of a connection that is closed, with the reason.
+        hurry: told that all of what came at once has been put.
         clock: monotonic seconds.
     """
 
-    __slots__ = ("_clock", "_drop", "_functions", "_gone", "_peers", "_post", "_put", "_relay")
+    __slots__ = ("_clock", "_drop", "_functions", "_gone", "_hurry", "_peers", "_post", "_put", "_relay")
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class Intake:
         relay: Relaying,
         drop: Callable[[Peer, str], None],
         gone: Callable[[Peer, str], object],
+        hurry: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         self._peers = peers
@@ -95,6 +97,7 @@ class Intake:
         self._relay = relay
         self._drop = drop
         self._gone = gone
+        self._hurry = hurry
         self._clock = clock
 
     # ------------------------------------------------------------------------------------- owner of the links
@@ -123,6 +126,7 @@ class Intake:
             peer.heard = self._clock()
             if isinstance(peer, WorkerPeer) and peer.ping is not None:
                 peer.ping.set()
+        self._hurry()
 
     def on_closed(self, link: Link, reason: str) -> None:
         peer = self._peers.find(link.number)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from shunter.server.facade import State
 from shunter.state import Event, Outcome, Tick
@@ -33,6 +33,9 @@ class Question:
 
 Item: TypeAlias = Event | Question
 
+#: Seconds without a turn after which the loop counts as idle.
+IDLE_S: Final = 0.0002
+
 
 class Turn:
     """Collects events and runs the state over them.
@@ -54,6 +57,7 @@ class Turn:
         "_loop",
         "_running",
         "_scheduled",
+        "_settled_at",
         "_state",
         "_timer",
     )
@@ -76,6 +80,7 @@ class Turn:
         self._loop = asyncio.get_running_loop()
         self._running = True
         self._scheduled = False
+        self._settled_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
     def put(self, item: Item) -> None:
@@ -90,6 +95,15 @@ class Turn:
             self._scheduled = True
             self._loop.call_soon(self._settle)
 
+    def hurry(self) -> None:
+        """All that was read at once has been put. If the loop was idle until now, have the turn at once.
+
+        The end of the iteration would find nothing more to merge, and cost one more pass of the loop: a tenth of
+        a lone task's way. Under load turns follow each other closely, and merge as ever.
+        """
+        if self._scheduled and self._running and self._clock() - self._settled_at > IDLE_S:
+            self._settle()
+
     def stop(self) -> None:
         """No turn any more; what has been put is dropped."""
         self._running = False
@@ -99,9 +113,9 @@ class Turn:
             self._timer = None
 
     def _settle(self) -> None:
+        if not self._scheduled or not self._running:
+            return  # It was in a hurry.
         self._scheduled = False
-        if not self._running:
-            return
         items, self._items = self._items, []
         try:
             for item in items:
@@ -118,6 +132,7 @@ class Turn:
             self._fail(error)
             return
         self._deliver(outcome)
+        self._settled_at = now
         self._arm()
 
     def _arm(self) -> None:

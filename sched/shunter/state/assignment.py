@@ -23,7 +23,9 @@ def assign(cluster: Cluster, ts: TaskState, ws: WorkerState) -> None:
     resources = ts.options.resources
     if resources:
         for name, amount in resources.items():
-            ws.used[name] = ws.used.get(name, 0) + millionths(amount)
+            units = millionths(amount)
+            if units:
+                ws.used[name] = ws.used.get(name, 0) + units
     _reindex(cluster, ws)
 
 

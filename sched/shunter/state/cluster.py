@@ -146,12 +146,19 @@ class LoadIndex:
         self.buckets: list[list[WorkerState]] = [[] for _ in range(64)]
         self.mask = 0  # bit b is set while bucket b has a worker
 
-    def heaviest(self) -> WorkerState | None:
-        """A worker from the highest bucket that has one: its load is over half of the largest."""
-        if self.mask == 0:
-            return None
-        bucket = self.buckets[self.mask.bit_length() - 1]
-        return bucket[len(bucket) - 1]
+    def heaviest(self, besides: WorkerState) -> WorkerState | None:
+        """Another worker, from the highest bucket that has one: its load is over half of the largest."""
+        mask = self.mask
+        while mask:
+            b = mask.bit_length() - 1
+            bucket = self.buckets[b]
+            last = bucket[len(bucket) - 1]
+            if last is not besides:
+                return last
+            if len(bucket) > 1:
+                return bucket[len(bucket) - 2]
+            mask &= ~(1 << b)
+        return None
 
 
 def bucket_of(load: int) -> int:

@@ -3,9 +3,9 @@
 Theory of operation. Only the window of a worker is committed; everything else waits here. At the end of a step
 `run` looks at the workers that got work or room in it:
 
-1. each is filled from its own backlog up to its window, and from the root queue up to its threads;
+1. each is filled from its own backlog up to its window, and from the root queue up to its threads, by priority;
 2. root tasks that are left go to idle threads anywhere, one each, in rotation;
-3. those still left fill the windows of the workers from 1;
+3. those still left compete for the windows of the workers from 1 and 2;
 4. idle threads take unsent work from the worker with the heaviest backlog, if they would start it sooner by more
    than twice the transfer and once the duration (ALGORITHMS: late binding, bounded attempts);
 5. if nothing is unsent, the worker with the most sent work is asked to give back half of what it has not started.
@@ -38,14 +38,13 @@ def run(cluster: Cluster) -> None:
     workers = backlog.take_hungry(cluster)
     for ws in workers:
         if ws.status == RUNNING:
-            _fill_own(cluster, ws)
+            _fill(cluster, ws, beyond_threads=False)
     if cluster.roots.count > 0:
         _spread_roots(cluster)
+        workers.extend(backlog.take_hungry(cluster))
         for ws in workers:
-            if cluster.roots.count == 0:
-                break
             if ws.status == RUNNING:
-                _fill_from_roots(cluster, ws, beyond_threads=True)
+                _fill(cluster, ws, beyond_threads=True)
     if cluster.idle:
         _feed_idle(cluster, 2 * len(workers) + 2)
 
@@ -81,21 +80,24 @@ def send(cluster: Cluster, ts: TaskState, ws: WorkerState) -> None:
 # ---------------------------------------------------------------------------------------------- filling
 
 
-def _fill_own(cluster: Cluster, ws: WorkerState) -> None:
-    """From the worker's own backlog up to the window, and from the root queue up to its threads."""
+def _fill(cluster: Cluster, ws: WorkerState, *, beyond_threads: bool) -> None:
+    """Send what it should run next, up to the window. At first, shared roots fill only its threads: others may
+    have idle ones.
+    """
+    shared = cluster.roots
     while True:
-        ts = _own_head(ws)
+        ts = _next_for(cluster, ws)
         if ts is None or not has_room(cluster, ws, ts):
             break
+        if ts.backlog is shared and not beyond_threads and not has_idle_thread(ws):
+            break
         send(cluster, ts, ws)
-    if cluster.roots.count > 0:
-        _fill_from_roots(cluster, ws, beyond_threads=False)
     if has_idle_thread(ws):
         list_idle(cluster, ws)
 
 
-def _own_head(ws: WorkerState) -> TaskState | None:
-    """What the worker should run next of what waits for it.
+def _next_for(cluster: Cluster, ws: WorkerState) -> TaskState | None:
+    """What the worker should run next: of what waits for it, and of the roots that anyone may run.
 
     Downstream work goes before roots of the same user priority and share, whatever was submitted first: it
     frees memory, roots use it.
@@ -107,6 +109,9 @@ def _own_head(ws: WorkerState) -> TaskState | None:
             if ts is not None and fits_now(ws, ts) and (best is None or backlog.runs_before(ts, best)):
                 best = ts
     root = backlog.head(ws.roots)
+    shared = backlog.head(cluster.roots)
+    if shared is not None and (root is None or backlog.runs_before(shared, root)):
+        root = shared
     if best is None:
         return root
     if root is not None and (
@@ -115,16 +120,6 @@ def _own_head(ws: WorkerState) -> TaskState | None:
     ):
         return root
     return best
-
-
-def _fill_from_roots(cluster: Cluster, ws: WorkerState, *, beyond_threads: bool) -> None:
-    while True:
-        ts = backlog.head(cluster.roots)
-        if ts is None:
-            return
-        if not has_idle_thread(ws) and not (beyond_threads and has_room(cluster, ws, ts)):
-            return
-        send(cluster, ts, ws)
 
 
 def _spread_roots(cluster: Cluster) -> None:
@@ -185,8 +180,8 @@ def on_retry(cluster: Cluster) -> None:
 
 def _take_unsent(cluster: Cluster, thief: WorkerState) -> bool:
     """An idle thread takes unsent work from the heaviest backlog, as long as each task would start sooner here."""
-    victim = cluster.workers_by_backlog.heaviest()
-    if victim is None or victim is thief:
+    victim = cluster.workers_by_backlog.heaviest(thief)
+    if victim is None:
         return False
     moved = False
     for place in _backlogs(victim):
@@ -225,8 +220,8 @@ def _gain_s(cluster: Cluster, ts: TaskState, victim: WorkerState, thief: WorkerS
 
 def _ask_back(cluster: Cluster, thief: WorkerState) -> bool:
     """Ask the worker with the most sent work for half of what it has not started, newest first."""
-    victim = cluster.workers_by_sent.heaviest()
-    if victim is None or victim is thief or victim.asked_back:
+    victim = cluster.workers_by_sent.heaviest(thief)
+    if victim is None or victim.asked_back:
         return False
     surplus = n_sent(victim) - victim.nthreads
     wanted = (surplus + 1) // 2

@@ -120,16 +120,16 @@ def _towards_released(cluster: Cluster, ts: TaskState) -> None:
 
 def _towards_waiting(cluster: Cluster, ts: TaskState) -> None:
     state = ts.state
-    if state == WAITING or state == MEMORY:
-        return
-    if state == ERRED:
-        transitions.erred_to_released(cluster, ts)
-    elif state != RELEASED:
+    if state == WAITING or state == MEMORY or state == ERRED:
+        return  # only its client brings an erred task back, by KeysRetried
+    if state != RELEASED:
         leave(cluster, ts)
-    if is_needed(ts):
-        transitions.released_to_waiting(cluster, ts)
-    else:
+    if not is_needed(ts):
         _towards_forgotten(cluster, ts)
+    elif ts.spec is None:  # scattered data that was let go: there is nothing to run
+        transitions.released_to_erred(cluster, ts, transitions.lost_data(ts.key))
+    else:
+        transitions.released_to_waiting(cluster, ts)
 
 
 def _towards_erred(cluster: Cluster, ts: TaskState, failure: Failure) -> None:

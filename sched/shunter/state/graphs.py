@@ -362,11 +362,11 @@ def _create(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> i
         ts = cluster.tasks.get(key)
         if ts is None:
             ts = _new_task(cluster, intake, position, i)
-        elif inputs is not None and _differs(ts, inputs):
+        elif _differs(ts, inputs):
             cluster.say("warning", "spec-ignored", {"key": key, "status": ts.state})
         links.hold(ts)
         intake.created.append(ts)
-        if ts.state == RELEASED:
+        if ts.state == RELEASED and ts.spec is not None:
             transitions.released_to_waiting_held(cluster, ts)
             if ts.dependencies is None:
                 intake.roots_left += 1
@@ -403,11 +403,11 @@ def _new_task(cluster: Cluster, intake: Intake, position: int, order: int) -> Ta
     return ts
 
 
-def _differs(ts: TaskState, inputs: list[Key]) -> bool:
+def _differs(ts: TaskState, inputs: list[Key] | None) -> bool:
     deps = ts.dependencies
     if deps is None:
-        return len(inputs) > 0
-    return {dep.key for dep in deps} != set(inputs)
+        return bool(inputs)
+    return inputs is None or {dep.key for dep in deps} != set(inputs)
 
 
 def _want(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
@@ -440,7 +440,7 @@ def _start(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
         links.let_go(ts)
         if ts.state == WAITING:
             if ts.n_waiting == 0:
-                if ts.dependencies is None and intake.homes and not is_limited(ts) and ts.retries_are_fresh:
+                if intake.homes and _is_free_root(cluster, ts):
                     _queue_at_home(cluster, intake, ts)
                 else:
                     cluster.recommend(ts, QUEUED)
@@ -493,6 +493,11 @@ def _cut_home_blocks(cluster: Cluster, intake: Intake) -> None:
         left_threads -= ws.nthreads
         intake.homes.append(ws.roots)
         intake.home_room.append(room)
+
+
+def _is_free_root(cluster: Cluster, ts: TaskState) -> bool:
+    """A root that may run anywhere and at once: one that existed may wait for a retry, or avoid a worker."""
+    return ts.dependencies is None and ts.avoid < 0 and ts not in cluster.delayed and not is_limited(ts)
 
 
 def _queue_at_home(cluster: Cluster, intake: Intake, ts: TaskState) -> None:

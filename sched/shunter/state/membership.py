@@ -33,12 +33,14 @@ def on_worker_added(cluster: Cluster, event: events.WorkerAdded) -> None:
         cluster.dropped_events += 1
         cluster.outbox.push(ClosePeer(event.worker, "registered twice, or without a thread"))
         return
-    older = cluster.workers_by_address.get(event.address)
-    if older is None:
-        older = cluster.workers_by_name.get(event.name)
-    if older is not None:
-        cluster.outbox.push(ClosePeer(older.number, "a newer worker has its address or name"))
-        _remove_worker(cluster, older, "replaced by a newer worker", expected=True)
+    for older in (
+        cluster.workers_by_address.get(event.address),
+        cluster.workers_by_name.get(event.name),
+    ):
+        if older is not None and older.number in cluster.workers:
+            cluster.outbox.push(ClosePeer(older.number, "a newer worker has its address or name"))
+            # Most likely it died and was started again before its broken link was seen.
+            _remove_worker(cluster, older, "replaced by a newer worker", expected=False)
     supply = {name: assignment.millionths(amount) for name, amount in event.resources.items()}
     ws = WorkerState(
         event.worker,
@@ -146,11 +148,12 @@ def _remove_worker(cluster: Cluster, ws: WorkerState, reason: str, expected: boo
             del cluster.suppliers[name]
 
     running = list(ws.processing)
-    if running and not expected:
-        _bury(cluster, ws, reason, running)
+    run_ids = [ts.run_id for ts in running]
     for ts in running:
         transitions.processing_to_released(cluster, ts, tell=False)
         cluster.recommend(ts, WAITING)
+    if running and not expected:
+        _bury(cluster, ws, Grave(ws.name, ws.nthreads, reason, run_ids, running))
     for ts in list(ws.has_what):
         replicas.remove_holder(ts, ws)
         if ts.holder is None:
@@ -170,9 +173,8 @@ def _remove_worker(cluster: Cluster, ws: WorkerState, reason: str, expected: boo
 # ---------------------------------------------------------------------------------------------- blame
 
 
-def _bury(cluster: Cluster, ws: WorkerState, reason: str, running: list[TaskState]) -> None:
+def _bury(cluster: Cluster, ws: WorkerState, grave: Grave) -> None:
     """Keep what ran on a worker that is gone, until it is known which of it had started."""
-    grave = Grave(ws.name, ws.nthreads, reason, [ts.run_id for ts in running], running)
     if ws.death is not None:
         cause, started = ws.death
         _blame(cluster, grave, cause, started)

@@ -373,6 +373,9 @@ def on_data_scattered(cluster: Cluster, cs: ClientState, event: events.DataScatt
             transitions.data_to_memory(cluster, ts, event.nbytes[i], holders)
             cluster.outbox.finished(cs.number, key, event.nbytes[i], None)
             continue
+        if ts.spec is None and ts.state != MEMORY and holders:
+            _scatter_again(cluster, cs, ts, event.nbytes[i], holders)
+            continue
         if interest.want(ts, cs):
             graphs.tell_if_done(cluster, cs, ts)
         if ts.state == MEMORY:
@@ -380,9 +383,24 @@ def on_data_scattered(cluster: Cluster, cs: ClientState, event: events.DataScatt
                 replicas.add_holder(ts, ws, wanted=True)
         else:  # the first spec wins: it will be computed, not taken from here
             for ws in holders:
-                cluster.outbox.free(ws.number, key)
+                if ts.processing_on is not ws:  # the run that is to give the value must go on
+                    cluster.outbox.free(ws.number, key)
             if ts.state == RELEASED:
                 cluster.recommend(ts, WAITING)
+
+
+def _scatter_again(
+    cluster: Cluster, cs: ClientState, ts: TaskState, nbytes: int, holders: list[WorkerState]
+) -> None:
+    """Data that was lost or let go is there again. What failed for want of it can be retried."""
+    if ts.state == ERRED:
+        transitions.erred_to_released(cluster, ts)
+        for wanter in interest.wanters_of(ts):
+            cluster.outbox.retried(wanter.number, ts.key)
+    interest.want(ts, cs)
+    transitions.data_to_memory(cluster, ts, nbytes, holders)
+    for wanter in interest.wanters_of(ts):
+        cluster.outbox.finished(wanter.number, ts.key, nbytes, None)
 
 
 # ---------------------------------------------------------------------------------------------- runs

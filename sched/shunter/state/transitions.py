@@ -231,11 +231,12 @@ def memory_to_released(cluster: Cluster, ts: TaskState) -> None:
 
 
 def lost_data(key: Key) -> Failure:
-    """Scattered data that no worker holds any more."""
+    """Scattered data that no worker holds any more: its clients let it go, or its workers are gone."""
     return Failure(
         FAILED_LOST_INPUT,
         key,
-        f"{key!r} was scattered, and every worker that held it is gone; it cannot be computed again."
+        f"{key!r} was scattered, and has been released, or lost with every worker that held it; it cannot be"
+        " computed again."
         " Scatter it again, with broadcast=True to keep more copies",
     )
 
