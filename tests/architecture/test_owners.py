@@ -42,7 +42,7 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         "costs": "duration_us nbytes samples",
     },
     "Backlog": {
-        "backlog": "heap run serials at count work_us",
+        "backlog": "heap run serials at count work_us owner",
     },
     "Counts": {
         "groups": "released waiting no_worker queued processing memory erred",

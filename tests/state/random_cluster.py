@@ -24,6 +24,7 @@ from shunter.state import (
     GraphCommit,
     GraphPart,
     Heartbeat,
+    Instruction,
     KeysAdded,
     KeysCancelled,
     KeysRetried,
@@ -80,7 +81,9 @@ class Story:
     def __init__(self, seed: int, *, n_workers: int = 3, timeout: float = 0.0) -> None:
         self.random = random.Random(seed)
         self.now = 100.0
-        settings = Settings(validate=True, slice=self.random.choice([5, 50, 1000]), no_workers_timeout=timeout)
+        settings = Settings(
+            validate=True, slice=self.random.choice([5, 50, 1000]), no_workers_timeout=timeout
+        )
         self.state = SchedulerState(settings, now=self.now)
         self.next_number = 1
         self.next_key = 0
@@ -101,6 +104,7 @@ class Story:
 
     def carry_out(self) -> None:
         for instruction in self.state.drain().instructions:
+            self.note(instruction)
             worker = self.workers.get(instruction.peer)
             if worker is not None:
                 self._to_worker(worker, instruction)
@@ -108,8 +112,12 @@ class Story:
             if client is not None:
                 self._to_client(client, instruction)
 
+    def note(self, instruction: Instruction) -> None:
+        """For who wants to see everything."""
+
     def _to_worker(self, worker: FalseWorker, instruction: object) -> None:
         if isinstance(instruction, ComputeTasks):
+            assert None not in instruction.specs, instruction.keys
             for key, run_id, inputs in zip(instruction.keys, instruction.run_ids, instruction.inputs):
                 worker.runs[run_id] = (str(key), [str(i[0]) for i in inputs or []])
         elif isinstance(instruction, FreeKeys):
@@ -154,7 +162,9 @@ class Story:
         nthreads = self.random.randint(1, 3)
         self.workers[number] = FalseWorker(number, nthreads)
         self.step(
-            WorkerAdded(number, f"tcp://h{number}:1", f"w{number % 5}", f"h{number % 2}", nthreads, 0, {"GPU": 1.0})
+            WorkerAdded(
+                number, f"tcp://h{number}:1", f"w{number % 5}", f"h{number % 2}", nthreads, 0, {"GPU": 1.0}
+            )
         )
         # a worker of the same name was replaced
         for row in list(self.workers):
@@ -199,7 +209,7 @@ class Story:
         n = r.choice([1, 2, 5, 20, 60])
         keys: list[str] = []
         inputs: list[list[str] | None] = []
-        known = [k for k in client.status]
+        known = list(client.status)
         for _ in range(n):
             key = r.choice(self.keys) if self.keys and r.random() < 0.1 else f"k-{self.next_key}"
             if key in keys:
@@ -284,7 +294,9 @@ class Story:
     def reprioritise(self) -> None:
         if self.keys:
             client = self.random.choice(list(self.clients.values()))
-            self.step(PrioritySet(client.number, [self.random.choice(self.keys)], self.random.choice([-1.0, 3.0])))
+            self.step(
+                PrioritySet(client.number, [self.random.choice(self.keys)], self.random.choice([-1.0, 3.0]))
+            )
 
     def work(self) -> None:
         """A worker does something: finishes, fails, reschedules, secedes, fetches inputs."""
@@ -339,7 +351,11 @@ class Story:
     def complain(self) -> None:
         if self.workers and self.keys:
             number = self.random.choice(list(self.workers))
-            self.step(WhoHasRequested(number, [self.random.choice(self.keys)], [self.random.choice(list(self.workers))]))
+            self.step(
+                WhoHasRequested(
+                    number, [self.random.choice(self.keys)], [self.random.choice(list(self.workers))]
+                )
+            )
 
     def tick(self) -> None:
         if self.state.next_deadline < float("inf"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from shunter.state import (
     DEFAULT_OPTIONS,
@@ -29,7 +29,6 @@ from shunter.state import (
     GraphCommit,
     GraphPart,
     Instruction,
-    Key,
     KeysAdded,
     KeysCancelled,
     KeysRetried,
@@ -62,7 +61,7 @@ from shunter.state import (
 
 Graph = Mapping[str, Sequence[str]]
 Report = tuple[str, str]
-I = TypeVar("I", bound=Instruction)  # noqa: E741
+InstructionT = TypeVar("InstructionT", bound=Instruction)
 
 _WORDS = {
     ReportFinished: "finished",
@@ -96,10 +95,10 @@ class Script:
         want: Sequence[str] | None = None,
         clients: Sequence[str] = ("c",),
         options: Options | Mapping[str, Options] = DEFAULT_OPTIONS,
-        **settings: object,
+        **settings: Any,
     ) -> None:
         self.now = 100.0
-        self.state = SchedulerState(Settings(**{"validate": True, **settings}), now=self.now)  # type: ignore[arg-type]
+        self.state = SchedulerState(Settings(**{"validate": True, **settings}), now=self.now)
         self.out: list[Instruction] = []
         self.changes: list[Change] = []
         self.numbers: dict[str, int] = {}  # of the latest peer of that name
@@ -433,7 +432,7 @@ class Script:
     def view(self) -> View:
         return self.state.view()
 
-    def take(self, wanted: type[I]) -> list[I]:
+    def take(self, wanted: type[InstructionT]) -> list[InstructionT]:
         """The instructions of one sort since the last look at them."""
         found = [each for each in self.out if isinstance(each, wanted)]
         self.out = [each for each in self.out if not isinstance(each, wanted)]

@@ -423,6 +423,10 @@ def test_keys_of_two_clients_with_the_same_name__are_kept_apart() -> None:
 def test_keys__may_be_any_hashable(key: object) -> None:
     s = Script(workers={"a": 1})
     graph = s.begin()
-    s.step(GraphPart(s.numbers["c"], graph, [key, "y"], ["s", "s"], ["k", "k"], [["y"], None], [Options()] * 2, {}))
+    s.step(
+        GraphPart(
+            s.numbers["c"], graph, [key, "y"], ["s", "s"], ["k", "k"], [["y"], None], [Options()] * 2, {}
+        )
+    )
     s.commit(graph)
     assert s.view.who_has([key])[0][1] == "waiting"

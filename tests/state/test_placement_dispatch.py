@@ -102,7 +102,7 @@ def test_home_blocks__are_as_large_as_the_threads() -> None:
 
 
 def test_few_roots__go_to_idle_threads_one_each() -> None:
-    workers = {name: 1 for name in "abefghi"}
+    workers = dict.fromkeys("abefghi", 1)
     s = Script(workers=workers, graph=roots("x", 7))
     assert sorted(worker for _, worker in s.sent()) == sorted(workers)
 
@@ -114,7 +114,7 @@ def test_few_roots_on_wide_workers__fill_threads_before_windows() -> None:
 
 
 def test_roots_of_later_submissions__rotate() -> None:
-    workers = {name: 1 for name in "abef"}
+    workers = dict.fromkeys("abef", 1)
     s = Script(workers=workers)
     for key in keys_of("x", 4):
         s.submit({key: []})

@@ -33,9 +33,7 @@ def test_task_that_names_an_absent_worker__waits_for_it() -> None:
 
 
 def test_task_that_names_an_absent_worker_and_allows_others__runs_there() -> None:
-    s = Script(
-        workers={"a": 1}, graph={"x": []}, options=Options(workers=["b"], allow_other_workers=True)
-    )
+    s = Script(workers={"a": 1}, graph={"x": []}, options=Options(workers=["b"], allow_other_workers=True))
     assert s.where("x") == "a"
 
 

@@ -98,7 +98,7 @@ def test_task_without_inputs__has_no_list_of_them() -> None:
 
 
 def test_input_with_many_holders__at_most_four_are_named() -> None:
-    workers = {name: 1 for name in "abefgh"}
+    workers = dict.fromkeys("abefgh", 1)
     s = Script(workers=workers, graph={"x": []})
     s.finish("x")
     for name in workers:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from shunter.state import Options, TakeBackAnswered
 from tests.state.script import Script, roots
 
 
-def story(**settings: object) -> Script:
+def story(**settings: Any) -> Script:
     """Two tasks of unknown length are sent to "a"; then "b" comes with an idle thread."""
     s = Script(workers={"a": 1}, graph=roots("x", 2), **settings)
     s.worker("b")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.state.script import Script, roots
@@ -9,7 +11,7 @@ from tests.state.script import Script, roots
 MIB = 1024 * 1024
 
 
-def after_one(threads: int, *, seconds: float, nbytes: int = 8, **settings: object) -> int:
+def after_one(threads: int, *, seconds: float, nbytes: int = 8, **settings: Any) -> int:
     """Tasks at a worker of whose kind one has finished, with many more to come."""
     s = Script(workers={"a": threads}, graph={"f-first": []}, **settings)
     s.finish("f-first", seconds=seconds, nbytes=nbytes)

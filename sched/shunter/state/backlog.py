@@ -218,13 +218,6 @@ def waiting_count(ws: WorkerState) -> int:
     return n
 
 
-def drop_empty_demands(ws: WorkerState) -> None:
-    if ws.demands is not None:
-        ws.demands = {s: b for s, b in ws.demands.items() if b.count > 0}
-        if not ws.demands:
-            ws.demands = None
-
-
 def add_no_worker(cluster: Cluster, ts: TaskState) -> None:
     cluster.no_worker[ts] = cluster.now
 
@@ -240,10 +233,16 @@ def restart_no_worker_clock(cluster: Cluster) -> None:
     cluster.no_worker = dict.fromkeys(cluster.no_worker, cluster.now)
 
 
-def unindex(cluster: Cluster, ws: WorkerState) -> None:
-    """Take a worker that leaves out of the index of loads."""
+def close(cluster: Cluster, ws: WorkerState) -> None:
+    """The worker has left, and nothing waits for it: out of the index, and no cycle of records stays behind."""
+    assert waiting_count(ws) == 0, ws.name
     ws.backlog_floor = 0
     _move(cluster.workers_by_backlog, ws, -1)
+    ws.ready.owner = None
+    ws.roots.owner = None
+    if ws.demands is not None:
+        for demand in ws.demands.values():
+            demand.owner = None
 
 
 def _compact_heap(backlog: Backlog) -> None:

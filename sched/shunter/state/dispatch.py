@@ -81,9 +81,7 @@ def send(cluster: Cluster, ts: TaskState, ws: WorkerState) -> None:
 
 
 def _fill(cluster: Cluster, ws: WorkerState, *, beyond_threads: bool) -> None:
-    """Send what it should run next, up to the window. At first, shared roots fill only its threads: others may
-    have idle ones.
-    """
+    """Send what it should run next, up to its window; shared roots up to its threads only, or beyond them too."""
     shared = cluster.roots
     while True:
         ts = _next_for(cluster, ws)
@@ -213,6 +211,7 @@ def _gain_s(cluster: Cluster, ts: TaskState, victim: WorkerState, thief: WorkerS
         return 1.0
     missing = missing_bytes(cluster, ts, thief)
     there = start_s(cluster, victim, missing_bytes(cluster, ts, victim))
+    there += _underestimate_s(cluster, ts, victim, ts.estimate_us, backlog.waiting_count(victim))
     here = thief.occupancy_us / (1e6 * thief.nthreads)
     transfer = start_s(cluster, thief, missing) - start_s(cluster, thief, 0)
     return there - here - transfer - 2.0 * transfer - duration_us(cluster, ts.kind) / 1e6
@@ -244,6 +243,16 @@ def _ask_back(cluster: Cluster, thief: WorkerState) -> bool:
 def _ask_gain_s(cluster: Cluster, ts: TaskState, victim: WorkerState, thief: WorkerState) -> float:
     """As `_gain_s`, less the round trip of asking."""
     there = victim.occupancy_us / (1e6 * victim.nthreads)
+    there += _underestimate_s(cluster, ts, victim, ts.run_work_us, n_sent(victim))
     transfer = start_s(cluster, thief, missing_bytes(cluster, ts, thief)) - start_s(cluster, thief, 0)
     round_trip = cluster.settings.latency
     return there - 2.0 * transfer - duration_us(cluster, ts.kind) / 1e6 - round_trip
+
+
+def _underestimate_s(cluster: Cluster, ts: TaskState, ws: WorkerState, estimate_us: int, n: int) -> float:
+    """How much longer its ``n`` tasks take than was thought, if they are as wrongly estimated as this one.
+
+    The first tasks of a kind may be short by accident; those that were sent or queued then would never be moved.
+    """
+    missing_us = duration_us(cluster, ts.kind) - estimate_us
+    return missing_us * n / (1e6 * ws.nthreads) if missing_us > 0 else 0.0

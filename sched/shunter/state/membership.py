@@ -159,7 +159,7 @@ def _remove_worker(cluster: Cluster, ws: WorkerState, reason: str, expected: boo
         if ts.holder is None:
             cluster.recommend(ts, RELEASED)
     engine.settle(cluster)  # its backlogs are empty after this
-    backlog.unindex(cluster, ws)
+    backlog.close(cluster, ws)
     assignment.unindex(cluster, ws)
     for other in cluster.workers.values():
         cluster.outbox.push(WorkerGone(other.number, ws.number))

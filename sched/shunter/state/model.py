@@ -61,8 +61,8 @@ class Backlog:
     __slots__ = ("at", "count", "heap", "owner", "run", "serials", "work_us")
 
     def __init__(self, owner: WorkerState | None) -> None:
-        self.owner: Final = owner
         # backlog
+        self.owner = owner  # None: the cluster's root queue, or its worker has left
         self.run: list[TaskState] = []
         self.serials: list[int] = []  # of the entries of ``run``
         self.at = 0
