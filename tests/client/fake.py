@@ -160,7 +160,9 @@ class FakeScheduler:
         answers: list[Any] = []
         if isinstance(message, m.Submit):
             for at, key in enumerate(message.keys):
-                answers += self._execute(key, message.functions[at], message.inputs[at], message.blobs[at], True)
+                answers += self._execute(
+                    key, message.functions[at], message.inputs[at], message.blobs[at], True
+                )
         elif isinstance(message, m.GraphBegin):
             self._graphs[message.graph] = []
         elif isinstance(message, m.GraphPart):
@@ -169,7 +171,11 @@ class FakeScheduler:
             answers = self._run_graph(self._graphs.pop(message.graph), message.wanted)
         elif isinstance(message, m.Scattered):
             for key, nbytes, workers in zip(message.keys, message.nbytes, message.workers):
-                self.held[key] = ("memory", nbytes, [(number, f"tcp://worker:{number}") for number in workers])
+                self.held[key] = (
+                    "memory",
+                    nbytes,
+                    [(number, f"tcp://worker:{number}") for number in workers],
+                )
             answers = [m.ClientFinished(message.keys, message.nbytes, [None] * len(message.keys))]
         return answers
 

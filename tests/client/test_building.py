@@ -290,7 +290,12 @@ def test_graph__input_may_be_a_live_future() -> None:
         ({"a": Task(inc, Ref("a"))}, "'a' needs 'a'"),
         ({"a": Task(inc, Ref("b")), "b": Task(inc, Ref("a"))}, "'a' needs 'b' needs 'a'"),
         (
-            {"z": Task(inc, Ref("a")), "a": Task(inc, Ref("b")), "b": Task(add, 1, [Ref("c")]), "c": Task(inc, Ref("a"))},
+            {
+                "z": Task(inc, Ref("a")),
+                "a": Task(inc, Ref("b")),
+                "b": Task(add, 1, [Ref("c")]),
+                "c": Task(inc, Ref("a")),
+            },
             "'a' needs 'b' needs 'c' needs 'a'",
         ),
     ],

@@ -125,7 +125,9 @@ class FalseLink:
         return [header[0] for header, _ in self.frames()]
 
 
-def change(key: str, finish: str = "memory", *, kind: str = "inc", duration: float = 0.5, worker: int = 1) -> Change:
+def change(
+    key: str, finish: str = "memory", *, kind: str = "inc", duration: float = 0.5, worker: int = 1
+) -> Change:
     """One arrow of a task."""
     return Change(
         key, kind, "processing", finish, worker, -1, 7, 8, (100.0, duration), 1, "", "TasksFinished", 1.0

@@ -56,7 +56,9 @@ class Office:
         for number in (11, 12):
             address = f"tcp://127.0.0.1:{4000 + number}"
             self._add(
-                WorkerPeer(number, self._link(number), f"w{number}", 0.0, address=address, parent=21, skew=0.0)
+                WorkerPeer(
+                    number, self._link(number), f"w{number}", 0.0, address=address, parent=21, skew=0.0
+                )
             )
         self._add(ParentPeer(21, self._link(21), "parent", 0.0))
         self.delivery = Delivery(self.peers, drop=self._drop, put=self.put.append, wake=self._wake)
@@ -148,7 +150,13 @@ def test_batch_for_several_peers__is_one_write_each() -> None:
         with_keys(ReportLost(1), "c"),
         with_keys(RemoveReplicas(11), "z"),
     )
-    assert {number: len(link.writes) for number, link in office.links.items()} == {1: 1, 2: 1, 11: 1, 12: 0, 21: 0}
+    assert {number: len(link.writes) for number, link in office.links.items()} == {
+        1: 1,
+        2: 1,
+        11: 1,
+        12: 0,
+        21: 0,
+    }
     assert sorted(written) == [1, 2, 11]
     assert office.links[11].ops() == ["functions", "compute", "free", "remove"]
     assert office.links[1].ops() == ["lost", "lost"]

@@ -101,7 +101,9 @@ def test_same_name_elsewhere_and_the_older_lives__newcomer_is_refused() -> None:
     with_scheduler(story)
 
 
-def test_same_name_elsewhere_and_the_older_is_dead__newcomer_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_name_elsewhere_and_the_older_is_dead__newcomer_takes_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(membership, "PING_S", 0.05)
 
     async def story(s: Running) -> None:

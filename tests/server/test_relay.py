@@ -73,7 +73,9 @@ def test_values_too_large_together__come_in_several_answers(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_value_too_large_alone__is_refused_with_its_name(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_too_large_alone__is_refused_with_its_name(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(relay, "ALONE_MAX", 999)
 
     async def story(s: Running, client: Peer, worker: Peer) -> None:
@@ -115,7 +117,9 @@ def test_too_many_requests_of_one_client__are_refused(monkeypatch: pytest.Monkey
 
     async def story(s: Running, client: Peer, worker: Peer) -> None:
         client.send(*(messages.Relay(n, worker.number, ["y"]) for n in range(4)))
-        answers = {answer.request: answer.ok for answer in [await client.next(messages.Relayed) for _ in range(4)]}
+        answers = {
+            answer.request: answer.ok for answer in [await client.next(messages.Relayed) for _ in range(4)]
+        }
         assert answers == {0: True, 1: True, 2: False, 3: False}
         client.send(messages.Relay(9, worker.number, ["y"]))
         assert (await client.next(messages.Relayed)).ok

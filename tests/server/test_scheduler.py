@@ -207,7 +207,9 @@ def test_one_batch__is_one_write_for_each_connection(monkeypatch: pytest.MonkeyP
         s.state.react = react
         await s.steps(WorkerAdded)
         writes.clear()
-        client.send(messages.Desire(["a"]), messages.Desire(["b"]), messages.Desire(["c"]), messages.Heartbeat())
+        client.send(
+            messages.Desire(["a"]), messages.Desire(["b"]), messages.Desire(["c"]), messages.Heartbeat()
+        )
         await client.next(messages.Heartbeat)
         for peer, kind in ((client, messages.Lost), (worker, messages.Free)):
             assert [(await peer.next(kind)).keys for _ in range(3)] == [["a"], ["b"], ["c"]]
@@ -268,7 +270,9 @@ def test_queries__are_answered_from_the_view_in_their_turn() -> None:
         ("tasks", {"broken": 1}, "the scheduler failed"),
     ],
 )
-def test_bad_query__is_answered_with_the_reason(name: str, arguments: dict[str, object], complaint: str) -> None:
+def test_bad_query__is_answered_with_the_reason(
+    name: str, arguments: dict[str, object], complaint: str
+) -> None:
     async def story(s: Running) -> None:
         s.state.the_view.broken = "broken" in arguments
         client = await s.client()
@@ -365,4 +369,3 @@ def test_client_that_leaves_with_a_batch_on_its_way__hurts_nobody() -> None:
         await other.next(messages.Heartbeat)
 
     with_scheduler(story)
-

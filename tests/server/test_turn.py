@@ -60,7 +60,9 @@ def test_several_events_in_one_iteration__are_one_settled_batch() -> None:
 def test_event_put_while_a_batch_settles__waits_for_the_next_iteration() -> None:
     async def main() -> None:
         bench = Bench()
-        bench.state.react = lambda event: bench.turn.put(ClientRemoved(1)) if len(bench.state.events) == 1 else None
+        bench.state.react = lambda event: (
+            bench.turn.put(ClientRemoved(1)) if len(bench.state.events) == 1 else None
+        )
         bench.turn.put(ClientAdded(1, "c"))
         await until(lambda: len(bench.state.events) == 2)
         await until(lambda: len(bench.delivered) == 2)

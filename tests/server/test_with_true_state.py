@@ -67,7 +67,16 @@ def test_task_fails__client_is_told_with_the_opaque_exception() -> None:
         compute = await worker.next(messages.Compute)
         worker.send(
             messages.Failed(
-                "x", compute.run_ids[0], time.time(), 0.1, 0, "exception", "no", "trace", ["builtins.ValueError"], b"e"
+                "x",
+                compute.run_ids[0],
+                time.time(),
+                0.1,
+                0,
+                "exception",
+                "no",
+                "trace",
+                ["builtins.ValueError"],
+                b"e",
             )
         )
         told: dict[str, messages.Failure] = {}

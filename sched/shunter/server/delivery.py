@@ -249,9 +249,7 @@ def compute(tasks: ComputeTasks, cut: slice) -> messages.Compute:
 def send_ahead(worker: WorkerPeer, specs: list[RunSpec]) -> list[Frame]:
     """The functions of these tasks that this worker has not been sent."""
     sent = worker.functions
-    fresh = [
-        function for function in {function: None for function, _ in specs} if function not in sent
-    ]
+    fresh = [function for function in {function: None for function, _ in specs} if function not in sent]
     frames: list[Frame] = []
     for cut in batches([len(function.blob) for function in fresh], nbytes=BLOBS_CUT_AT):
         some = fresh[cut]
