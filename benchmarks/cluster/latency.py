@@ -9,7 +9,7 @@ from benchmarks import report
 from benchmarks.cluster import systems
 
 PEERS: Final = ("processpool", "dask")
-ROUND: Final = 100  # tasks before another system has its turn
+ROUND: Final = 250  # tasks before another system has its turn
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -18,10 +18,11 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if given.quick:
         given.n //= 5
-    with systems.side_by_side("latency", given.peer) as found:
+    for found in systems.pairs("latency", given.peer):
         times: dict[str, list[float]] = {system.name: [] for system in found}
         for _ in range(max(1, given.n // ROUND)):
             for system in found:
+                systems.settle()
                 times[system.name] += [one(system, i) for i in range(ROUND)]
         for system in found:
             ms = times[system.name]
@@ -33,6 +34,7 @@ def main(argv: list[str] | None = None) -> None:
                 median_ms=report.median(ms),
                 p99_ms=report.quantile(ms, 0.99),
                 least_ms=min(ms),
+                beside_peer=next((each.name for each in found if each.name != "shunter"), None),
             )
             if system.name != "shunter":
                 ratio = report.median(times["shunter"]) / report.median(ms)

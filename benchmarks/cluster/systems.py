@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import platform
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ from benchmarks import report
 from benchmarks.work import inc
 
 WORKERS: Final = 2
+SETTLE: Final = 1.5  # seconds
 
 
 class System(Protocol):
@@ -99,18 +101,26 @@ def running(name: str) -> Iterator[System]:
         yield system
 
 
-@contextmanager
-def side_by_side(bench: str, peers: Sequence[str]) -> Iterator[list[System]]:
-    """shunter and these peers, all running; a peer that is not installed is reported as such."""
-    names = [name for name in _STARTERS if name == "shunter" or name in peers]
-    with ExitStack() as stack:
-        found = []
-        for name in names:
-            if is_installed(name):
-                found.append(stack.enter_context(running(name)))
-            else:
-                report.emit(bench, system=name, error="not installed")
-        yield found
+def pairs(bench: str, peers: Sequence[str]) -> Iterator[list[System]]:
+    """shunter beside one peer after the other, both running; shunter alone if there is none.
+
+    Never more than one peer at a time: what one leaves behind (dask goes on cleaning up for seconds) would weigh on
+    the next, and flatter shunter's ratio to it. A peer that is not installed is reported as such.
+    """
+    installed: list[str | None] = [peer for peer in peers if is_installed(peer)]
+    for peer in peers:
+        if peer not in installed:
+            report.emit(bench, system=peer, error="not installed")
+    for other in installed or [None]:
+        with ExitStack() as stack:
+            # In this order: a pool forks its workers, and had better do so before there are threads.
+            names = [name for name in _STARTERS if name in ("shunter", other)]
+            yield [stack.enter_context(running(name)) for name in names]
+
+
+def settle() -> None:
+    """Between two turns: let the last system finish what it does behind its results."""
+    time.sleep(SETTLE)
 
 
 def is_installed(name: str) -> bool:
@@ -142,5 +152,4 @@ def _dask() -> Iterator[System]:
         yield Dask(client, distributed.__version__)
 
 
-#: In this order: a pool forks its workers, and had better do so before there are threads.
 _STARTERS: Final = {"processpool": _process_pool, "shunter": _shunter, "dask": _dask}

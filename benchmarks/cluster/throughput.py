@@ -1,7 +1,8 @@
 """10,000 tasks that do nothing, on two worker processes: how many a second, from the call to the last result?
 
-Two ways: ``map`` (one call, then gather) and ``submit`` (one by one). The systems take turns, repeat by repeat, so
-that what else the machine does weighs on all of them. One JSON line for each system and way, with the median; then
+Two ways: ``map`` (one call, then gather) and ``submit`` (one by one). shunter and a peer take turns, repeat by
+repeat, with a pause between them, so that what else the machine does weighs on both; several peers come one after
+the other. One JSON line for each system and way, with the median; then
 the ratios of shunter's medians to the peers'.
 """
 
@@ -24,7 +25,7 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if given.quick:
         given.n, given.repeats = given.n // 10, 2
-    with systems.side_by_side("throughput", given.peer) as found:
+    for found in systems.pairs("throughput", given.peer):
         compare(found, given.n, given.repeats)
 
 
@@ -34,6 +35,7 @@ def compare(found: list[systems.System], n: int, repeats: int) -> None:
         rates: dict[str, list[float]] = {system.name: [] for system in found}
         for _ in range(repeats):
             for system in found:
+                systems.settle()
                 rates[system.name].append(rate(system, way, n))
         for system in found:
             row = rates[system.name]
@@ -46,6 +48,7 @@ def compare(found: list[systems.System], n: int, repeats: int) -> None:
                 n=n,
                 tasks_per_s=report.median(row),
                 runs=row,
+                beside_peer=next((each.name for each in found if each.name != "shunter"), None),
             )
     for system in found:
         if system.name != "shunter":

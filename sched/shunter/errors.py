@@ -56,7 +56,7 @@ class NoSuitableWorker(SchedulingError):
 
 
 class GraphError(SchedulingError, ValueError):
-    """The graph has a cycle, an unknown input, or a key of the wrong type."""
+    """The graph has a cycle, an unknown input, or a key twice."""
 
 
 class LostInput(SchedulingError):

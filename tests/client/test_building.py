@@ -326,7 +326,7 @@ def test_wanted_key_not_in_the_graph__error_names_it() -> None:
 
 @pytest.mark.parametrize("key", [1, ("a", 0), None, ""])
 def test_graph_with_a_key_of_the_wrong_type__error_names_the_type(key: Any) -> None:
-    with pytest.raises(GraphError, match=f"not {type(key).__name__}"):
+    with pytest.raises(UsageError, match=f"not {type(key).__name__}"):
         check_graph({key: Task(inc, 1)})
 
 

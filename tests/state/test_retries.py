@@ -74,7 +74,7 @@ def test_delayed_retry_that_comes_in_again_with_a_graph__still_waits() -> None:
     s = Script(workers={"a": 1}, graph={"x": []}, options=Options(retries=1, retry_delay=5.0))
     s.fail("x")
     s.sent()
-    s.submit({"x": [], **roots("r", 10)})
+    s.submit({"x": [], **roots("y", 10)})
     assert "x" not in [key for key, _ in s.sent()]
     assert s.status("x") == "waiting"
     s.wait(5.0)
@@ -108,7 +108,7 @@ def test_retry_elsewhere_that_comes_in_again_with_a_graph__still_avoids_the_work
     s = Script(workers={"a": 1, "b": 1}, graph={"x": []}, options=options)
     first = s.where("x")
     s.fail("x")
-    s.submit({"x": [], **roots("r", 10)})
+    s.submit({"x": [], **roots("y", 10)})
     s.wait(1.0)
     ran = s.play()
     other = "b" if first == "a" else "a"

@@ -198,7 +198,7 @@ class BaseClient:
             A future for each wanted key.
 
         Raises:
-            GraphError: a cycle, an unknown input or wanted key, a key that is no ``str``.
+            GraphError: a cycle, an unknown input or wanted key. UsageError: a key that is no ``str``.
             UsageError: something cannot be pickled.
         """
         return self._submit_graph(graph, _one_or_many(graph if keys is None else keys), options)

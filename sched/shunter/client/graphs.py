@@ -102,14 +102,14 @@ def check_graph(graph: Mapping[str, Task]) -> None:
     """Check keys and values.
 
     Raises:
-        GraphError: a key of the wrong type. UsageError: a value that is no `Task`.
+        UsageError: a key that is no text, or a value that is no `Task`.
     """
     if not isinstance(graph, Mapping):
         raise UsageError(f"a graph is a dict {{key: Task(fn, ...)}}, not {type(graph).__name__}")
     items: Iterable[tuple[object, object]] = graph.items()
     for key, task in items:
         if not isinstance(key, str) or not key:
-            raise GraphError(f"keys of a graph are non-empty str, not {type(key).__name__}: {key!r:.100}")
+            raise UsageError(f"keys of a graph are non-empty str, not {type(key).__name__}: {key!r:.100}")
         if not isinstance(task, Task):
             raise UsageError(
                 f"graph[{key!r}] must be a Task, not {type(task).__name__}: write Task(fn, *args); data goes into "
