@@ -79,6 +79,7 @@ def test_all_workers_are_gone_and_none_comes_back__waiting_futures_fail_and_say_
             if child.pid not in before and "worker" in child.cmdline()
         ]
         parent.terminate()
+        psutil.wait_procs([parent], PATIENCE)
 
         with pytest.raises(NoSuitableWorker, match="shunter worker"):
             client.submit(abs, -2).result(PATIENCE)
