@@ -28,6 +28,7 @@ class FakeScheduler:
         answers: by the name of a query; called with its arguments.
         results: pickled results by key, of tasks it has run.
         held: what `who_has` says of a key: status, bytes, holders.
+        late: said just before the next release or cancellation is heard.
     """
 
     def __init__(self, *, runs_tasks: bool = True, inline_max: int = 1 << 40) -> None:
@@ -48,6 +49,7 @@ class FakeScheduler:
             "why": lambda arguments: f"because of {arguments['key']}",
         }
         self.relays: Callable[[m.Relay], m.Relayed] | None = None
+        self.late: list[Any] = []
         self.batches = 0
         self._graphs: dict[int, list[m.GraphPart]] = {}
         self._news = threading.Condition()
@@ -127,6 +129,9 @@ class FakeScheduler:
     def on_message(self, link: wire_link.Link, header: list[object], body: bytes) -> None:
         message = m.from_client(header, body)
         answer: list[Any] = []
+        if isinstance(message, m.Functions):
+            self.functions.update(zip(message.numbers, message.blobs))
+            self.function_count += len(message.blobs)
         if isinstance(message, m.Query) and message.name in self.answers:
             try:
                 answer = [m.Reply(message.request, True, self.answers[message.name](message.arguments))]
@@ -136,16 +141,15 @@ class FakeScheduler:
             answer = [message]
         elif isinstance(message, m.Relay) and self.relays is not None:
             answer = [self.relays(message)]
-        if isinstance(message, m.Functions):
-            self.functions.update(zip(message.numbers, message.blobs))
-            self.function_count += len(message.blobs)
+        elif isinstance(message, (m.Release, m.Cancel)):
+            answer = self.late
         if self.runs_tasks:
             answer += self._run(message)
-        link.send([each.frame() for each in answer])
         with self._news:
             if not isinstance(message, m.Heartbeat) and not (answer and isinstance(message, m.Query)):
                 self.said.append(message)
             self._news.notify_all()
+        link.send([each.frame() for each in answer])
 
     def on_batch(self, link: wire_link.Link) -> None:
         self.batches += 1
@@ -189,7 +193,7 @@ class FakeScheduler:
         left = list(rows)
         while left:
             for key in left:
-                if all(each in self.values or each in self.failures for each in rows[key][1] or ()):
+                if not any(each in left for each in rows[key][1] or ()):
                     answers += self._execute(key, *rows[key], wanted is None or key in wanted)
                     left.remove(key)
                     break

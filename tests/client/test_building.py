@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -98,6 +99,7 @@ def test_wrong_option__error_names_it(options: dict[str, Any], text: str) -> Non
         (b"x", "not bytes"),
         ("", "empty"),
         ("a\udc80", "lone surrogates"),
+        ("x" * 1001, "1,001 characters; 1,000 are allowed"),
     ],
 )
 def test_key_of_the_wrong_type__error_names_the_type(key: object, text: str) -> None:
@@ -220,6 +222,11 @@ def test_many_tasks__cut_by_number_and_by_size(outgoing: Outgoing) -> None:
     for n in range(4):
         outgoing.submit_one(f"big{n}", 1, (), None, b"x" * 300_000, None)
     assert [len(each.keys) for each in sent(outgoing)] == [2, 2]
+
+
+def test_keys_that_json_escapes__messages_are_cut_smaller(outgoing: Outgoing) -> None:
+    put(outgoing, *["\U0001f600" * 100 + str(n) for n in range(1000)])
+    assert all(len(json.dumps(header)) < 1 << 20 for header, _ in outgoing.take())
 
 
 def test_count_and_size__are_those_of_what_waits(outgoing: Outgoing) -> None:

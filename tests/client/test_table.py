@@ -219,6 +219,18 @@ def test_news_of_the_newcomer_before_the_fence_was_passed__told_by_its_status(ta
     assert (x.status, x.nbytes, x.data) == ("finished", 7, None)
 
 
+def test_result_that_came_along_behind_a_fence__kept_if_it_can_only_be_the_newcomers(
+    table: FutureTable,
+) -> None:
+    finish_first = table.add("x")
+    finish(table, "x", b"old")
+    assert finish_first.status == "finished"
+    x, fence = resubmit(table)
+    finish(table, "x", b"new")
+    table.pass_fence(fence, {"x": ("memory", 3)})
+    assert (x.status, x.data) == ("finished", b"new")
+
+
 def test_newcomer_erred_before_the_fence_was_passed__last_failure_holds(table: FutureTable) -> None:
     x, fence = resubmit(table)
     table.erred(["x"], [FAILURE._replace(text="old")])

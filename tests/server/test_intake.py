@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def submit(*keys: str, function: int = 0, wanted: list[str] | None = None) -> me
     )
 
 
-def fields(event: Any, expected: dict[str, object]) -> dict[str, object]:
+def fields(event: Any, expected: Mapping[str, object]) -> dict[str, object]:
     """The fields of an event that are named in what is expected."""
     return {name: getattr(event, name) for name in expected}
 

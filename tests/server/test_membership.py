@@ -92,7 +92,7 @@ def test_same_name_elsewhere_and_the_older_lives__newcomer_is_refused() -> None:
             if header == ["heartbeat"]:
                 old.send(messages.WorkerHeartbeat(1, 0, 0.0))
 
-        old.on_message = on_message  # type: ignore[method-assign,assignment]
+        old.on_message = on_message  # type: ignore[method-assign]  # a peer that answers
         with pytest.raises(PeerError, match="there is a worker named 'a' already"):
             await s.worker("a", ELSEWHERE)
         assert old.closed_for is None
@@ -126,7 +126,7 @@ def test_older_namesake_leaves_while_it_is_asked__newcomer_joins() -> None:
             answer(old.link, header, body)
             old.link.close("on its way out")
 
-        old.on_message = on_message  # type: ignore[method-assign,assignment]
+        old.on_message = on_message  # type: ignore[method-assign]  # a peer that answers
         await s.worker("a", ELSEWHERE)
         await s.steps(WorkerAdded, 2)
 

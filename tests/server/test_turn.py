@@ -150,6 +150,35 @@ def test_work_without_end__lets_others_have_their_turn_between_its_slices() -> N
     run(main())
 
 
+def test_hurry_on_an_idle_loop__settles_at_once_and_only_once() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.turn.put(ClientAdded(1, "c"))
+        bench.turn.put(ClientAdded(2, "c"))
+        bench.turn.hurry()
+        assert bench.state.batches == [2]
+        for _ in range(3):
+            await asyncio.sleep(0)  # The call that `put` had scheduled finds nothing to do.
+        assert bench.state.batches == [2]
+
+    run(main())
+
+
+def test_hurry_right_after_a_turn__waits_and_merges() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.turn.put(ClientAdded(1, "c"))
+        bench.turn.hurry()
+        for number in (2, 3):
+            bench.turn.put(ClientAdded(number, "c"))
+            bench.turn.hurry()
+        assert bench.state.batches == [1]
+        await until(lambda: len(bench.delivered) == 2)
+        assert bench.state.batches == [1, 2]
+
+    run(main())
+
+
 @pytest.mark.parametrize("where", ["step", "drain"])
 def test_state_raises__fails_once_and_runs_nothing_more(where: str) -> None:
     async def main() -> None:

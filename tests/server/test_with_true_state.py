@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from shunter.server.functions import digest_of
 from shunter.server.scheduler import true_state
@@ -10,7 +11,10 @@ from shunter.state import Settings
 from shunter.wire import messages
 from tests.server.harness import Peer, Running, with_scheduler
 
-TRUE = {"make_state": lambda settings, now: true_state(settings, now), "settings": Settings(validate=True)}
+TRUE: dict[str, Any] = {
+    "make_state": lambda settings, now: true_state(settings, now),
+    "settings": Settings(validate=True),
+}
 
 
 def announce(blob: bytes = b"f") -> messages.Functions:

@@ -201,7 +201,9 @@ def test_every_task_option__is_a_keyword_of_the_state() -> None:
     options = state.Options(**m.TaskOptions(retries=2, annotations={"a": 1}))
 
     assert options.retries == 2
-    fields = {name for name in dir(state.Options) if not name.startswith("_")}  # A compiled class has no slots.
+    fields = {
+        name for name in dir(state.Options) if not name.startswith("_")
+    }  # A compiled class has no slots.
     assert set(m.TaskOptions.__annotations__) == fields
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from shunter.client.base import BaseClient, Cluster, Keys, Where, shape_like
 from shunter.client.client import find_scheduler, is_skip, key_of
 from shunter.client.futures import DoneAndNotDone, Future, as_completed
+from shunter.client.gather import locate
 from shunter.client.graphs import Task
 from shunter.client.nested import find_futures, replace_futures
 from shunter.client.scatter import place
@@ -107,15 +109,16 @@ class AsyncClient(BaseClient):
         """See `Client.gather`. For a timeout use ``asyncio.wait_for``."""
         skip = is_skip(errors)
         entries = list(dict.fromkeys(each._entry for each in find_futures(futures)))
-        values = await self._session.results_async(entries, skip=skip)
+        values = await self._session.results.results_async(entries, skip=skip)
         return replace_futures(futures, values, skip=skip)
 
     async def get(self, graph: Mapping[str, Task], keys: Keys, **options: Any) -> Any:
         """See `Client.get`."""
+        keys = keys if isinstance(keys, str) else list(keys)
         futures = self.submit_graph(graph, keys, **options)
         if isinstance(keys, str):
             return await futures[keys]
-        return await self.gather(list(futures.values()))
+        return await self.gather([futures[key] for key in keys])
 
     async def wait(
         self,
@@ -131,7 +134,7 @@ class AsyncClient(BaseClient):
                 failed = future.status in ("error", "cancelled")
                 if return_when == FIRST_COMPLETED or (return_when == "FIRST_EXCEPTION" and failed):
                     break
-        except (TimeoutError, asyncio.TimeoutError):
+        except FutureTimeoutError:
             pass
         done = {future for future in futures if future.done()}
         return DoneAndNotDone(done, set(futures) - done)
@@ -151,7 +154,7 @@ class AsyncClient(BaseClient):
             names = None if workers is None else [workers] if isinstance(workers, str) else list(workers)
             call = partial(place, self._session, values, names, deadline, broadcast=broadcast)
             futures = self._announce(await asyncio.get_running_loop().run_in_executor(None, call))
-            await self._session.wait_all_async([each._entry for each in futures.values()])
+            await self._session.results.confirm_async([each._entry for each in futures.values()])
             return shape_like(data, futures)
         return shape_like(data, {})
 
@@ -159,7 +162,7 @@ class AsyncClient(BaseClient):
 
     async def workers(self) -> list[dict[str, Any]]:
         """See `Client.workers`."""
-        found: list[dict[str, Any]] = await self._session.ask_async("workers", {})
+        found: list[dict[str, Any]] = await self._session.connection.ask_async("workers", {})
         return found
 
     async def wait_for_workers(self, n: int, timeout: float | None = None) -> None:
@@ -180,25 +183,22 @@ class AsyncClient(BaseClient):
 
     async def status(self) -> dict[str, Any]:
         """See `Client.status`."""
-        found: dict[str, Any] = await self._session.ask_async("status", {})
+        found: dict[str, Any] = await self._session.connection.ask_async("status", {})
         return found
 
     async def who_has(self, futures: Any) -> dict[str, list[str]]:
         """See `Client.who_has`."""
         keys = list(dict.fromkeys(each.key for each in find_futures(futures)))
-        found = {}
-        for start in range(0, len(keys), 1000):
-            rows = await self._session.ask_async("who_has", {"keys": keys[start : start + 1000]})
-            for key, _status, _nbytes, holders in rows:
-                found[key] = [address for _number, address in holders]
-        return found
+        call = partial(locate, self._session.connection, keys, Deadline(max(self._timeout, 30.0)))
+        holdings = await asyncio.get_running_loop().run_in_executor(None, call)
+        return {each.key: [address for _, address in each.holders] for each in holdings}
 
     async def story(self, future: Any) -> list[str]:
         """See `Client.story`."""
-        found: list[str] = await self._session.ask_async("story", {"key": key_of(future)})
+        found: list[str] = await self._session.connection.ask_async("story", {"key": key_of(future)})
         return found
 
     async def why(self, future: Any) -> str:
         """See `Client.why`."""
-        found: str = await self._session.ask_async("why", {"key": key_of(future)})
+        found: str = await self._session.connection.ask_async("why", {"key": key_of(future)})
         return found

@@ -48,17 +48,17 @@ class BaseClient:
     @property
     def address(self) -> str:
         """The scheduler's, ``tcp://host:port``."""
-        return self._session.address
+        return self._session.connection.address
 
     @property
     def name(self) -> str:
         """This client's, as ``shunter status`` shows it."""
-        return self._session.name
+        return self._session.connection.name
 
     @property
     def closed(self) -> bool:
         """It was closed, or has lost its scheduler."""
-        return self._session.closed
+        return self._session.connection.unusable is not None
 
     def submit(
         self,
@@ -118,7 +118,7 @@ class BaseClient:
         )
         if key is not None:
             key = check_key(key)
-        return self._session.submit(fn, args, kwargs, key=key, pure=pure, options=options)
+        return self._session.submitting.submit(fn, args, kwargs, key=key, pure=pure, options=options)
 
     def map(
         self,
@@ -179,7 +179,9 @@ class BaseClient:
             annotations=annotations,
         )
         keys = None if key is None else _keys_of_map(key)
-        return self._session.submit_many(fn, zip(*iterables), kwargs, keys=keys, pure=pure, options=options)
+        return self._session.submitting.submit_many(
+            fn, zip(*iterables), kwargs, keys=keys, pure=pure, options=options
+        )
 
     def submit_graph(
         self, graph: Mapping[str, Task], keys: Keys | None = None, **options: Any
@@ -212,11 +214,11 @@ class BaseClient:
             futures: what to give up.
             force: for all other clients that want the same keys, too.
         """
-        self._session.cancel([each._entry for each in find_futures(futures)], force=force)
+        self._session.giving_up.cancel([each._entry for each in find_futures(futures)], force=force)
 
     def retry(self, futures: Any) -> None:
         """Run failed tasks (one, or any nest of them) again, with what they need that failed as well."""
-        self._session.retry([each._entry for each in find_futures(futures)])
+        self._session.giving_up.retry([each._entry for each in find_futures(futures)])
 
     # ------------------------------------------------------------------------------------ for the faces
 
@@ -237,7 +239,7 @@ class BaseClient:
         )
         if shared is not None:
             calls = (each if each.options is not None else each._replace(options=shared) for each in calls)
-        return session.submit_graph(calls, wanted)
+        return session.submitting.submit_graph(calls, wanted)
 
     def _name_values(self, data: Any) -> dict[str, object]:
         """Keys for the values to scatter."""
@@ -248,19 +250,21 @@ class BaseClient:
                     raise UsageError(f"{key!r} is the key of a future of this client: choose another one")
             return values
         if isinstance(data, (list, tuple)):
-            return {self._session.new_key(type(value).__name__): value for value in data}
-        return {self._session.new_key(type(data).__name__): data}
+            return {self._session.submitting.new_key(type(value).__name__): value for value in data}
+        return {self._session.submitting.new_key(type(data).__name__): data}
 
     def _announce(self, placed: Sequence[Placed]) -> dict[str, Future[Any]]:
         """Tell the scheduler what was scattered; it confirms by ``finished``."""
         session = self._session
         futures: dict[str, Future[Any]] = {}
-        with session.lock:
+        with session.table.lock:
             for each in placed:
-                futures[each.key] = Future(session.table.add(each.key), session)
-            for start in range(0, len(placed), 1000):
-                part = placed[start : start + 1000]
-                session.say(
+                futures[each.key] = session.make_future(session.table.add(each.key))
+            for start in range(
+                0, len(placed), 250
+            ):  # 250 keys of any length fit into a header, with holders.
+                part = placed[start : start + 250]
+                session.connection.say(
                     Scattered(
                         [each.key for each in part],
                         [each.nbytes for each in part],

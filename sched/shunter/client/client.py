@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from shunter import config
 from shunter.client.base import BaseClient, Cluster, Keys, Where, shape_like
+from shunter.client.gather import locate
 from shunter.client.graphs import Task
 from shunter.client.nested import find_futures, replace_futures
 from shunter.client.scatter import place
@@ -149,17 +150,18 @@ class Client(BaseClient):
         """
         skip = is_skip(errors)
         entries = list(dict.fromkeys(each._entry for each in find_futures(futures)))
-        values = self._session.results(entries, Deadline(timeout), skip=skip)
+        values = self._session.results.results(entries, Deadline(timeout), skip=skip)
         return replace_futures(futures, values, skip=skip)
 
     def get(
         self, graph: Mapping[str, Task], keys: Keys, *, timeout: float | None = None, **options: Any
     ) -> Any:
         """Run a graph and give the results: of one key, or a list for several. See `submit_graph`."""
+        keys = keys if isinstance(keys, str) else list(keys)
         futures = self.submit_graph(graph, keys, **options)
         if isinstance(keys, str):
             return futures[keys].result(timeout)
-        return self.gather([futures[key] for key in futures], timeout=timeout)
+        return self.gather([futures[key] for key in keys], timeout=timeout)
 
     def scatter(
         self,
@@ -189,7 +191,7 @@ class Client(BaseClient):
         names = None if workers is None else [workers] if isinstance(workers, str) else list(workers)
         placed = place(self._session, values, names, deadline, broadcast=broadcast) if values else []
         futures = self._announce(placed)
-        self._session.wait_all([each._entry for each in futures.values()], deadline)
+        self._session.results.confirm([each._entry for each in futures.values()], deadline)
         return shape_like(data, futures)
 
     # ------------------------------------------------------------------------------------ questions
@@ -227,11 +229,8 @@ class Client(BaseClient):
     def who_has(self, futures: Any) -> dict[str, list[str]]:
         """Addresses of the workers that hold each result (of one future, or any nest of them)."""
         keys = list(dict.fromkeys(each.key for each in find_futures(futures)))
-        found = {}
-        for start in range(0, len(keys), 1000):
-            for key, _status, _nbytes, holders in self._ask("who_has", {"keys": keys[start : start + 1000]}):
-                found[key] = [address for _number, address in holders]
-        return found
+        holdings = locate(self._session.connection, keys, Deadline(max(self._timeout, 30.0)))
+        return {each.key: [address for _, address in each.holders] for each in holdings}
 
     def story(self, future: Any) -> list[str]:
         """What happened to a task (a future or a key) and why, one line an event."""
@@ -244,7 +243,7 @@ class Client(BaseClient):
         return found
 
     def _ask(self, name: str, arguments: dict[str, object]) -> Any:
-        return self._session.ask(name, arguments, Deadline(max(self._timeout, 30.0)))
+        return self._session.connection.ask(name, arguments, Deadline(max(self._timeout, 30.0)))
 
 
 def find_scheduler(address: Where, token: str | None, scheduler_file: str | None) -> tuple[str, str] | None:

@@ -39,7 +39,7 @@ class Future(Generic[T]):
             session = self._session
         except AttributeError:  # never initialized
             return
-        session.release(self._entry)
+        session.giving_up.release(self._entry)
 
     @property
     def key(self) -> str:
@@ -68,12 +68,12 @@ class Future(Generic[T]):
                 be rebuilt here comes as a `RemoteError`.
             SchedulingError: the cluster could not run it.
         """
-        value: T = self._session.result(self._entry, Deadline(timeout))
+        value: T = self._session.results.result(self._entry, Deadline(timeout))
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised, or None if it finished. Waits for either, and raises if there will be neither."""
-        return self._session.exception(self._entry, Deadline(timeout))
+        return self._session.results.exception(self._entry, Deadline(timeout))
 
     def done(self) -> bool:
         """It has finished, failed or been cancelled."""
@@ -95,12 +95,12 @@ class Future(Generic[T]):
         """
         if self._entry.status != PENDING:
             return self._entry.status == CANCELLED
-        self._session.cancel([self._entry], force=False)
+        self._session.giving_up.cancel([self._entry], force=False)
         return True
 
     def retry(self) -> None:
         """Run the task again if it has failed, and what it needs."""
-        self._session.retry([self._entry])
+        self._session.giving_up.retry([self._entry])
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
         """Call ``fn(future)`` when it is done, at once if it is already.
@@ -111,7 +111,12 @@ class Future(Generic[T]):
         self._session.add_done_callback(self, self._entry, fn)
 
     def __await__(self) -> Generator[Any, None, T]:
-        return self._session.result_async(self._entry).__await__()
+        return self._wait().__await__()
+
+    async def _wait(self) -> T:
+        # A coroutine of this object: in ``await client.submit(f)`` nothing else keeps the future, and so the task.
+        value: T = await self._session.results.result_async(self._entry)
+        return value
 
     def __repr__(self) -> str:
         entry = self._entry
@@ -161,7 +166,7 @@ def wait(
     futures = _check(futures)
     for future in futures:
         if not future.done():
-            future._session.check_may_block()
+            future._session.connection.check_may_block()
     deadline = Deadline(timeout)
     arrivals: queue.SimpleQueue[Entry] = queue.SimpleQueue()
     watched = _watch(futures, arrivals.put)
@@ -222,7 +227,7 @@ class AsCompleted(Generic[T]):
             if gate is not None:
                 gate.open()
 
-        if not future._session.watch(future._entry, arrive):
+        if not future._session.results.watch(future._entry, arrive):
             arrive(future._entry)
 
     def count(self) -> int:
@@ -236,7 +241,7 @@ class AsCompleted(Generic[T]):
         if not self._left:
             raise StopIteration
         for session in self._sessions:
-            session.check_may_block()
+            session.connection.check_may_block()
         try:
             future = self._arrived.get(timeout=self._deadline.remaining())
         except queue.Empty:
@@ -279,7 +284,7 @@ def _check(futures: Iterable[Future[T]]) -> list[Future[T]]:
 
 
 def _watch(futures: Iterable[Future[Any]], watcher: Callable[[Entry], object]) -> list[Future[Any]]:
-    return [future for future in futures if future._session.watch(future._entry, watcher)]
+    return [future for future in futures if future._session.results.watch(future._entry, watcher)]
 
 
 def _unwatch(futures: Iterable[Future[Any]], watcher: Callable[[Entry], object]) -> None:

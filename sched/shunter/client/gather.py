@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from shunter.client.connection import Connection, cut_keys
 from shunter.client.waiting import Deadline
-from shunter.errors import ConnectionLost, LostInput, PeerError
+from shunter.errors import ConnectionLost, LostInput, PeerError, UsageError
 from shunter.types import Buffer
-from shunter.wire.bulk import PeerBusy
+from shunter.wire.bulk import DataPool, PeerBusy
 
-if TYPE_CHECKING:
-    from shunter.client.session import Session
+__all__ = ["Fetcher", "Holding", "Transfer", "locate", "plan"]
 
-__all__ = ["Fetcher", "Holding", "Transfer", "plan"]
-
+#: The scheduler is asked about so many keys at a time.
+ASKED_MAX: Final = 500
 #: One transfer carries at most so many keys, and about so many bytes.
 KEYS_MAX: Final = 1000
 NBYTES_MAX: Final = 64 * 1024 * 1024
@@ -79,11 +79,35 @@ def plan(holdings: Sequence[Holding], shunned: frozenset[str] | set[str] = froze
     return transfers
 
 
-class Fetcher:
-    """Fetches the values of a session. Blocking, from any thread but the loop's."""
+def locate(connection: Connection, keys: Sequence[str], deadline: Deadline) -> list[Holding]:
+    """Ask the scheduler where values are. Blocking."""
+    holdings = []
+    waiting = [part for each in cut_keys(keys) for part in _slices(each, ASKED_MAX)]
+    waiting.reverse()
+    while waiting:
+        part = waiting.pop()
+        try:
+            rows = connection.ask("who_has", {"keys": part}, deadline)
+        except UsageError:
+            if len(part) == 1:
+                raise
+            waiting += [part[len(part) // 2 :], part[: len(part) // 2]]  # Too many holders for one answer.
+            continue
+        for key, status, nbytes, holders in rows:
+            holdings.append(Holding(key, status, nbytes, [(number, address) for number, address in holders]))
+    return holdings
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+
+def _slices(keys: list[str], n: int) -> list[list[str]]:
+    return [keys[start : start + n] for start in range(0, len(keys), n)]
+
+
+class Fetcher:
+    """Fetches values, of a client's tasks. Blocking, from any thread but the loop's."""
+
+    def __init__(self, connection: Connection, get_pool: Callable[[], DataPool]) -> None:
+        self._connection = connection
+        self._get_pool = get_pool
         self._shunned: dict[str, float] = {}
         self._threads: ThreadPoolExecutor | None = None
 
@@ -101,7 +125,7 @@ class Fetcher:
         Raises:
             concurrent.futures.TimeoutError, ConnectionLost; LostInput: the scheduler knows a key no longer.
         """
-        self._session.check_may_block()
+        self._connection.check_may_block()
         found: dict[str, list[Buffer]] = {}
         missing = list(keys)
         pause = 0.005
@@ -119,16 +143,11 @@ class Fetcher:
         return found
 
     def _locate(self, keys: Sequence[str], deadline: Deadline) -> list[Holding]:
-        holdings = []
-        for start in range(0, len(keys), KEYS_MAX):
-            rows = self._session.ask("who_has", {"keys": list(keys[start : start + KEYS_MAX])}, deadline)
-            for key, status, nbytes, holders in rows:
-                if status == "unknown":
-                    raise LostInput(
-                        f"{key!r} is gone: the scheduler does not know it any more; submit it again"
-                    )
-                holdings.append(
-                    Holding(key, status, nbytes, [(number, address) for number, address in holders])
+        holdings = locate(self._connection, keys, deadline)
+        for holding in holdings:
+            if holding.status == "unknown":
+                raise LostInput(
+                    f"{holding.key!r} is gone: the scheduler does not know it any more; submit it again"
                 )
         return holdings
 
@@ -145,13 +164,13 @@ class Fetcher:
         """What came of one transfer, and what went wrong with it. What is missing is located again."""
         try:
             if transfer.direct:
-                values, missing = self._session.pool.get(transfer.address, transfer.keys)
+                values, missing = self._get_pool().get(transfer.address, transfer.keys)
                 return values, f"{transfer.address} does not hold it" if missing else ""
-            return self._session.relay(transfer.worker, transfer.keys, deadline), ""
+            return self._connection.relay(transfer.worker, transfer.keys, deadline), ""
         except PeerBusy:
             return {}, f"{transfer.address} is busy"
         except (ConnectionLost, PeerError) as error:
-            self._session.check_usable()
+            self._connection.check_usable()
             if transfer.direct:
                 self._shunned[transfer.address] = time.monotonic() + SHUN_S
             return {}, f"{type(error).__name__}: {error}"

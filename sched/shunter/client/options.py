@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from shunter.config import parse_bytes
 from shunter.errors import UsageError
@@ -12,6 +13,10 @@ from shunter.types import Retry
 from shunter.wire.messages import TaskOptions
 
 __all__ = ["build_options", "check_key"]
+
+
+#: Longest key, characters.
+KEY_MAX: Final = 1000
 
 
 def build_options(
@@ -72,6 +77,8 @@ def check_key(key: object, what: str = "key") -> str:
         raise UsageError(f"{what} must be a str, not {type(key).__name__}: {key!r:.100}")
     if not key:
         raise UsageError(f"{what} must not be empty")
+    if len(key) > KEY_MAX:
+        raise UsageError(f"{what} has {len(key):,} characters; {KEY_MAX:,} are allowed: {key!r:.60}…")
     if not key.isascii():
         try:
             key.encode()

@@ -17,7 +17,7 @@ from shunter.client.functions import FunctionCache
 from shunter.wire.frames import Frame, encode
 from shunter.wire.messages import Functions, Submit, TaskOptions
 
-__all__ = ["Columns", "Outgoing"]
+__all__ = ["Columns", "Outgoing", "json_size"]
 
 #: A message is cut at so many tasks, or at about so many bytes of keys and arguments.
 TASKS_MAX: Final = 1000
@@ -26,6 +26,11 @@ NBYTES_MAX: Final = 512 * 1024
 HEADER_SOFT: Final = 256 * 1024
 #: New functions in one message: body bytes.
 BLOBS_MAX: Final = 16 * 1024 * 1024
+
+
+def json_size(text: str) -> int:
+    """At most so many bytes it takes in a header, without the quotes: JSON escapes what is not ASCII."""
+    return len(text) if text.isascii() else 12 * len(text)
 
 
 class _Message(Protocol):
@@ -70,16 +75,16 @@ class Columns:
         self.keys.append(key)
         self.functions.append(function)
         self.blobs.append(blob)
-        header = len(key) + 16
+        header = json_size(key) + 16
         if inputs:
             self.inputs.append(list(inputs))
-            header += sum(map(len, inputs)) + 3 * len(inputs)
+            header += sum(map(json_size, inputs)) + 3 * len(inputs)
         else:
             self.inputs.append(None)
         # A map shares one object among its tasks: it is enough to look at the last one.
         if options is not None and (not self.options or self.options[-1] is not options):
             self.options.append(options)
-            header += len(repr(options))
+            header += len(ascii(options))
         self.option_of.append(-1 if options is None else len(self.options) - 1)
         self.header += header
         self.nbytes += header + len(blob)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Placed", "Target", "choose_targets", "deal", "place"]
 
+#: How long the scheduler may take to answer a question, seconds.
+QUESTION_S: Final = 30.0
 #: One transfer carries about so many bytes.
 NBYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -127,7 +129,7 @@ def _put(
             if remaining is not None and remaining <= pause:
                 raise deadline.error(f"the worker at {target.address} was too busy to take values") from None
         except ConnectionLost as error:
-            session.check_usable()
+            session.connection.check_usable()
             raise ConnectionLost(
                 f"the worker at {target.address} cannot take values from this client: {error}"
             ) from error
@@ -138,7 +140,7 @@ def _put(
 def _wait_for_targets(session: Session, workers: Sequence[str] | None, deadline: Deadline) -> list[Target]:
     pause = 0.01
     while True:
-        targets = choose_targets(session.ask("workers", {}, deadline), workers)
+        targets = choose_targets(session.connection.ask("workers", {}, Deadline(QUESTION_S)), workers)
         if targets:
             return targets
         remaining = deadline.remaining()

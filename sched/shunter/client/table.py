@@ -10,7 +10,8 @@ Theory of operation
     given up, the session puts a *fence* behind the message: a query, and when it is answered a second one, for
     the status of those that did come back. What the scheduler reports of them before the second answer may
     concern their former life, so it is only noted; that answer then tells what is the case. (One query would
-    not do: the server may write an answer before the reports of the same batch.)
+    not do: the server may write an answer before the reports of the same batch.) A result that came along in
+    between is taken only if none was under way when the key was given up; else it is fetched.
 
     *Waiting.* No event a future: who waits puts a watcher into the entry. A watcher is called exactly once,
     without the lock, by whichever thread reports the end; it must be quick and must not raise.
@@ -38,6 +39,8 @@ ERROR: Final = "error"
 CANCELLED: Final = "cancelled"
 
 Watcher: TypeAlias = Callable[["Entry"], object]
+#: What was said last of a key: its result if that came along, why it failed, or why it was cancelled.
+_News: TypeAlias = "bytes | Failure | str | None"
 
 
 class Entry:
@@ -135,9 +138,8 @@ class FutureTable:
         self._fence_last = 0
         self._fence_due = False
         self._fences: dict[str, int] = {}  # keys given up, by the fence behind which they are news again
-        self._noted: dict[
-            str, Failure | str
-        ] = {}  # last failure, or reason of a cancellation, behind a fence
+        self._noted: dict[str, _News] = {}  # the last of those behind a fence
+        self._doubtful: set[str] = set()  # of those behind a fence, whose result was under way
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -217,16 +219,19 @@ class FutureTable:
             statuses: the scheduler's status (``"unknown"`` if it has no such task) and the size of the keys that
                 `find_behind` told.
         """
-        noted: dict[str, Failure | str] = {}
+        noted: dict[str, _News] = {}
         with self.lock:
             for key in [key for key, at in self._fences.items() if at <= fence]:
                 del self._fences[key]
-                if key in self._noted:
-                    noted[key] = self._noted.pop(key)
+                noted[key] = self._noted.pop(key, None)
+                if key in self._doubtful:  # A result may be that of the former life: fetch it.
+                    self._doubtful.discard(key)
+                    if isinstance(noted[key], bytes):
+                        noted[key] = None
         for key, (status, nbytes) in statuses.items():
             last = noted.get(key)
             if status == "memory":
-                self.finished([key], [nbytes], [None])
+                self.finished([key], [nbytes], [last if isinstance(last, bytes) else None])
             elif status == "erred" and isinstance(last, Failure):
                 self.erred([key], [last])
             elif status == "unknown":
@@ -236,12 +241,13 @@ class FutureTable:
         if not entry.unique:
             self._fences[entry.key] = self._fence_last + 1
             self._fence_due = True
+            if entry.status == PENDING:
+                self._doubtful.add(entry.key)
 
-    def _is_behind_fence(self, key: str, news: Failure | str | None = None) -> bool:
+    def _is_behind_fence(self, key: str, news: _News) -> bool:
         if key not in self._fences:
             return False
-        if news is not None:
-            self._noted[key] = news
+        self._noted[key] = news
         return True
 
     # ------------------------------------------------------------------------------------ messages
@@ -253,7 +259,7 @@ class FutureTable:
             fenced = bool(self._fences)
             for key, size, blob in zip(keys, nbytes, data):
                 entry = self._entries.get(key)
-                if entry is None or (fenced and self._is_behind_fence(key)):
+                if entry is None or (fenced and self._is_behind_fence(key, blob)):
                     continue
                 entry.nbytes = size
                 if entry.status == FINISHED:
@@ -282,7 +288,7 @@ class FutureTable:
         with self.lock:
             for key in keys:
                 entry = self._entries.get(key)
-                if entry is None or entry.status == CANCELLED or self._is_behind_fence(key):
+                if entry is None or entry.status == CANCELLED or self._is_behind_fence(key, None):
                     continue
                 if entry.is_here:
                     continue

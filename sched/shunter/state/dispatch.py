@@ -107,9 +107,10 @@ def _next_for(cluster: Cluster, ws: WorkerState) -> TaskState | None:
             if ts is not None and fits_now(ws, ts) and (best is None or backlog.runs_before(ts, best)):
                 best = ts
     root = backlog.head(ws.roots)
-    shared = backlog.head(cluster.roots)
-    if shared is not None and (root is None or backlog.runs_before(shared, root)):
-        root = shared
+    if cluster.roots.count > 0:
+        shared = backlog.head(cluster.roots)
+        if shared is not None and (root is None or backlog.runs_before(shared, root)):
+            root = shared
     if best is None:
         return root
     if root is not None and (
