@@ -131,7 +131,7 @@ def test_result_cannot_be_pickled__gather_tells_which(client: Client) -> None:
 
 def test_cycle__named(client: Client) -> None:
     graph = {"a": Task(inc, Ref("b")), "b": Task(inc, Ref("a"))}
-    with pytest.raises(GraphError, match="cycle.*'a'.*'b'|cycle.*'b'.*'a'"):
+    with pytest.raises(GraphError, match=r"cycle.*'a'.*'b'|cycle.*'b'.*'a'"):
         client.get(graph, "a")
 
 
