@@ -25,7 +25,9 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         "transitions": "state retries suspicion failure avoid",
     },
     "WorkerState": {
-        "assignment": "processing n_long_running occupancy_us used asked_back sent_bucket sent_slot sent_floor",
+        "assignment": (
+            "processing n_long_running occupancy_us used asked_back n_expected sent_bucket sent_slot sent_floor"
+        ),
         "replicas": "has_what nbytes",
         "backlog": "ready roots demands backlog_bucket backlog_slot backlog_floor listed_hungry",
         "costs": "in_clock out_clock link_bandwidth",
@@ -57,10 +59,10 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         "backlog": "unsent next_serial no_worker hungry",
         "assignment": "next_run_id",
         "placement": "marks",
-        "dispatch": "idle is_retry_armed",
+        "dispatch": "idle is_retry_armed marks",
         "groups": "kinds idle_kinds",
         "graphs": "tasks generation next_index",
-        "transitions": "tasks delayed complaints",
+        "transitions": "tasks delayed complaints promised",
         "engine": "promised",
         "membership": (
             "workers worker_list workers_by_address workers_by_name workers_by_host suppliers graves total_threads "

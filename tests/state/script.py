@@ -372,8 +372,14 @@ class Script:
         self.step(LongRunning(number, key, run_id, 0.1))
 
     def holds(self, worker: str, *keys: str, nbytes: int = 8) -> None:
-        """The worker says that it has copies."""
-        self.step(KeysAdded(self.numbers[worker], list(keys), [nbytes] * len(keys)))
+        """The worker has copies: of what is in memory another client has put them there, else it just says so."""
+        for key in keys:
+            if self.status(key) != "memory":
+                self.step(KeysAdded(self.numbers[worker], [key], [nbytes]))
+                continue
+            copier = self.numbers["copier"] if "copier" in self.numbers else self.client("copier")
+            self.step(DataScattered(copier, [key], [nbytes], [[self.numbers[worker]]]))
+            self.step(ClientReleasesKeys(copier, [key]))
 
     def loses(self, worker: str, *keys: str) -> None:
         """The worker says that it has lost values."""

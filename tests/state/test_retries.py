@@ -120,3 +120,50 @@ def test_death_of_a_worker__does_not_use_up_a_retry() -> None:
     s.kill(s.where("x"))
     s.fail("x")
     assert s.status("x") == "processing"
+
+
+# What is run again keeps its inputs: nothing is freed, nothing computed twice.
+
+
+def test_task_with_an_input_fails_and_is_retried__its_input_stays() -> None:
+    s = Script(workers={"a": 1}, graph={"x": [], "y": ["x"]}, want=["y"], options=Options(retries=1))
+    s.finish("x")
+    s.sent()
+    s.fail("y")
+    assert s.freed() == []
+    assert s.sent() == [("y", "a")]
+
+
+def test_task_reschedules_itself__scattered_input_that_nobody_wants_is_not_lost() -> None:
+    s = Script(workers={"a": 1, "b": 1})
+    s.scatter("d", to=["a"])
+    s.submit({"y": ["d"]}, want=["y"])
+    s.release("d")
+    s.reschedule("y")
+    assert s.freed() == []
+    assert s.status("y") == "processing"
+
+
+def test_worker_dies_with_a_task__the_other_copy_of_its_input_stays() -> None:
+    s = Script(workers={"a": 1, "b": 1}, graph={"x": []})
+    s.finish("x")
+    s.holds("a", "x")
+    s.holds("b", "x")
+    s.submit({"y": ["x"]})
+    s.release("x")
+    s.sent()
+    s.link_breaks(s.where("y"))
+    assert s.freed() == []
+    assert [key for key, _ in s.sent()] == ["y"]
+
+
+def test_task_is_given_back__its_input_stays() -> None:
+    s = Script(workers={"a": 1}, graph={"x": [], "y": ["x"], "z": ["x"]}, want=["y", "z"])
+    s.finish("x", seconds=1.0)
+    s.sent()
+    s.worker("b")
+    s.wait(0.06)
+    if s.asked:
+        s.answer("a")
+    assert ("x", "a") not in s.freed()
+    assert s.status("x") == "memory"

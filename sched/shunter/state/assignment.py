@@ -10,6 +10,9 @@ from shunter.state.cluster import Cluster, LoadIndex, bucket_of
 from shunter.state.costs import duration_us
 from shunter.state.model import TaskState, WorkerState
 
+#: Resources above this are as good as endless.
+AMOUNT_MAX = 1e12
+
 
 def assign(cluster: Cluster, ts: TaskState, ws: WorkerState) -> None:
     """Give a task to a worker. The only place that links the two."""
@@ -41,7 +44,7 @@ def unassign(cluster: Cluster, ts: TaskState) -> WorkerState:
         ws.occupancy_us -= ts.run_work_us
     ts.run_work_us = 0
     if ws.asked_back:
-        ws.asked_back.pop(ts.run_id, None)
+        answered(ws, ts.run_id)
     ts.run_id = 0
     del ws.processing[ts]
     if not ws.processing:
@@ -74,11 +77,15 @@ def ask_back(ts: TaskState, thief: WorkerState) -> None:
     ws = ts.processing_on
     assert ws is not None, ts.key
     ws.asked_back[ts.run_id] = (ts, thief)
+    thief.n_expected += 1
 
 
 def answered(ws: WorkerState, run_id: int) -> tuple[TaskState, WorkerState] | None:
     """A TakeBack was answered: what it was about and for whom, if that run is still the current one."""
-    return ws.asked_back.pop(run_id, None)
+    found = ws.asked_back.pop(run_id, None)
+    if found is not None:
+        found[1].n_expected -= 1
+    return found
 
 
 def n_sent(ws: WorkerState) -> int:
@@ -137,8 +144,10 @@ def supplies(ws: WorkerState, resources: dict[str, float] | None) -> bool:
 
 
 def millionths(amount: float) -> int:
-    """Resource amounts are counted in whole millionths, so that sums are exact."""
-    return round(amount * 1e6)
+    """Resource amounts are counted in whole millionths, so that sums are exact; absurd ones are cut off."""
+    if amount <= 0.0:
+        return 0
+    return round(min(amount, AMOUNT_MAX) * 1e6)
 
 
 def unindex(cluster: Cluster, ws: WorkerState) -> None:

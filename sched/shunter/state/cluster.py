@@ -146,19 +146,25 @@ class LoadIndex:
         self.buckets: list[list[WorkerState]] = [[] for _ in range(64)]
         self.mask = 0  # bit b is set while bucket b has a worker
 
-    def heaviest(self, besides: WorkerState) -> WorkerState | None:
-        """Another worker, from the highest bucket that has one: its load is over half of the largest."""
+    def heaviest(self, besides: WorkerState, most: int, turn: int) -> list[WorkerState]:
+        """At most ``most`` other workers, from the highest buckets down: the first has over half of the largest load.
+
+        ``turn`` rotates where a bucket is entered, so that nobody hides the others for ever.
+        """
+        found: list[WorkerState] = []
         mask = self.mask
-        while mask:
+        while mask and len(found) < most:
             b = mask.bit_length() - 1
-            bucket = self.buckets[b]
-            last = bucket[len(bucket) - 1]
-            if last is not besides:
-                return last
-            if len(bucket) > 1:
-                return bucket[len(bucket) - 2]
             mask &= ~(1 << b)
-        return None
+            bucket = self.buckets[b]
+            n = len(bucket)
+            for i in range(n):
+                ws = bucket[(turn + i) % n]
+                if ws is not besides:
+                    found.append(ws)
+                    if len(found) >= most:
+                        break
+        return found
 
 
 def bucket_of(load: int) -> int:
@@ -169,14 +175,17 @@ def bucket_of(load: int) -> int:
 
 @final
 class Timer:
-    """Something to do at a time: ``what`` names it, ``number`` or ``task`` says to what."""
+    """Something to do at a time: ``what`` names it, ``number`` and ``key`` say to what.
 
-    __slots__ = ("number", "task", "what")
+    No record: a task that is forgotten meanwhile must not be kept by its timer.
+    """
 
-    def __init__(self, what: str, number: int, task: TaskState | None) -> None:
+    __slots__ = ("key", "number", "what")
+
+    def __init__(self, what: str, number: int, key: Key = None) -> None:
         self.what: Final = what
         self.number: Final = number
-        self.task: Final = task
+        self.key: Final = key
 
 
 @final
@@ -265,7 +274,9 @@ class Cluster:
         self.clients: dict[int, ClientState] = {}
         self.incoming: deque[ClientState] = deque()  # clients with a committed graph on its way in
         self.no_worker: dict[TaskState, float] = {}  # task -> since when
-        self.complaints: dict[TaskState, int] = {}  # how often a worker could not fetch it
+        self.complaints: dict[
+            TaskState, dict[int, int]
+        ] = {}  # how often it could not be got from which holder
         self.delayed: dict[TaskState, float] = {}  # retries that wait -> until when
         self.promised: dict[TaskState, WorkerState] = {}  # taken back for the idle thread of …
         self.graves: dict[int, Grave] = {}

@@ -8,6 +8,9 @@ from __future__ import annotations
 from shunter.state.cluster import Cluster
 from shunter.state.model import Kind, TaskState, WorkerState
 
+#: No run takes longer; whatever a worker says.
+SECONDS_MAX = 1e9
+
 
 def duration_us(cluster: Cluster, kind: Kind) -> int:
     """Expected duration of a task of this kind, in microseconds; the default guess if none has finished."""
@@ -20,7 +23,7 @@ def note_run(kind: Kind, seconds: float, nbytes: int) -> None:
     """A task of this kind has finished. A duration of exactly 0 means that it did not run: the value was there."""
     if seconds <= 0.0:
         return
-    us = int(seconds * 1e6)
+    us = int(min(seconds, SECONDS_MAX) * 1e6)
     kind.samples += 1
     n = kind.samples
     if n == 1:

@@ -8,7 +8,7 @@ Theory of operation. Only the window of a worker is committed; everything else w
 3. those still left compete for the windows of the workers from 1 and 2;
 4. idle threads take unsent work from the worker with the heaviest backlog, if they would start it sooner by more
    than twice the transfer and once the duration (ALGORITHMS: late binding, bounded attempts);
-5. if nothing is unsent, the worker with the most sent work is asked to give back half of what it has not started.
+5. if none of that moves, a worker with much sent work is asked to give back half of what it has not started.
    Only its answer proves that a task had not started.
 
 Every loop is bounded by what the step touched, never by the number of tasks or workers. While idle threads and
@@ -30,6 +30,7 @@ from shunter.state.transitions import queued_to_processing
 
 HOLDERS_NAMED_MAX = 4  # of each input, in ComputeTasks
 LOOK_AT_MAX = 8  # tasks of a heavy backlog that an idle thread looks at
+VICTIMS_MAX = 4  # workers with much work that an idle thread looks at
 RETRY_S = 0.05  # until idle threads look again
 
 
@@ -151,10 +152,7 @@ def _feed_idle(cluster: Cluster, attempts: int) -> None:
         if ws.status != RUNNING or not has_idle_thread(ws):
             continue
         attempts -= 1
-        if cluster.unsent > 0:
-            moved = _take_unsent(cluster, ws)
-        else:
-            moved = _ask_back(cluster, ws)
+        moved = (cluster.unsent > 0 and _take_unsent(cluster, ws)) or _ask_back(cluster, ws)
         if not moved:
             failed += 1
         if has_idle_thread(ws):
@@ -168,7 +166,7 @@ def _feed_idle(cluster: Cluster, attempts: int) -> None:
 def arm_retry(cluster: Cluster) -> None:
     if not cluster.is_retry_armed:
         cluster.is_retry_armed = True
-        cluster.wake_at(cluster.now + RETRY_S, Timer("idle", 0, None))
+        cluster.wake_at(cluster.now + RETRY_S, Timer("idle", 0))
 
 
 def on_retry(cluster: Cluster) -> None:
@@ -178,10 +176,15 @@ def on_retry(cluster: Cluster) -> None:
 
 
 def _take_unsent(cluster: Cluster, thief: WorkerState) -> bool:
-    """An idle thread takes unsent work from the heaviest backlog, as long as each task would start sooner here."""
-    victim = cluster.workers_by_backlog.heaviest(thief)
-    if victim is None:
-        return False
+    """An idle thread takes unsent work from a heavy backlog, as long as each task would start sooner here."""
+    cluster.marks += 1
+    for victim in cluster.workers_by_backlog.heaviest(thief, VICTIMS_MAX, cluster.marks):
+        if _take_unsent_of(cluster, victim, thief):
+            return True
+    return False
+
+
+def _take_unsent_of(cluster: Cluster, victim: WorkerState, thief: WorkerState) -> bool:
     moved = False
     for place in _backlogs(victim):
         for ts in backlog.first_tasks(place, LOOK_AT_MAX):
@@ -219,10 +222,17 @@ def _gain_s(cluster: Cluster, ts: TaskState, victim: WorkerState, thief: WorkerS
 
 
 def _ask_back(cluster: Cluster, thief: WorkerState) -> bool:
-    """Ask the worker with the most sent work for half of what it has not started, newest first."""
-    victim = cluster.workers_by_sent.heaviest(thief)
-    if victim is None or victim.asked_back:
-        return False
+    """Ask a worker with much sent work for half of what it has not started, newest first."""
+    if n_sent(thief) + thief.n_expected >= thief.nthreads:
+        return False  # What it has asked for already will keep it busy.
+    cluster.marks += 1
+    for victim in cluster.workers_by_sent.heaviest(thief, VICTIMS_MAX, cluster.marks):
+        if not victim.asked_back and _ask_back_from(cluster, victim, thief):
+            return True
+    return False
+
+
+def _ask_back_from(cluster: Cluster, victim: WorkerState, thief: WorkerState) -> bool:
     surplus = n_sent(victim) - victim.nthreads
     wanted = (surplus + 1) // 2
     asked = 0

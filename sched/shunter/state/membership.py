@@ -149,9 +149,9 @@ def _remove_worker(cluster: Cluster, ws: WorkerState, reason: str, expected: boo
 
     running = list(ws.processing)
     run_ids = [ts.run_id for ts in running]
-    for ts in running:
-        transitions.processing_to_released(cluster, ts, tell=False)
+    for ts in running:  # Before it is released: else the agenda finds that nobody needs its inputs.
         cluster.recommend(ts, WAITING)
+        transitions.processing_to_released(cluster, ts, tell=False)
     if running and not expected:
         _bury(cluster, ws, Grave(ws.name, ws.nthreads, reason, run_ids, running))
     for ts in list(ws.has_what):
@@ -180,7 +180,7 @@ def _bury(cluster: Cluster, ws: WorkerState, grave: Grave) -> None:
         _blame(cluster, grave, cause, started)
         return
     cluster.graves[ws.number] = grave
-    cluster.wake_at(cluster.now + cluster.settings.blame_wait, Timer("grave", ws.number, None))
+    cluster.wake_at(cluster.now + cluster.settings.blame_wait, Timer("grave", ws.number))
 
 
 def on_worker_died(cluster: Cluster, event: events.WorkerDied) -> None:
@@ -235,7 +235,7 @@ def arm_no_worker(cluster: Cluster) -> None:
         return
     for since in cluster.no_worker.values():
         cluster.is_no_worker_armed = True
-        cluster.wake_at(since + limit, Timer("no-worker", 0, None))
+        cluster.wake_at(since + limit, Timer("no-worker", 0))
         return
 
 

@@ -174,6 +174,7 @@ class WorkerState:
         "listed_hungry",
         "listed_idle",
         "memory_limit",
+        "n_expected",
         "n_long_running",
         "name",
         "nbytes",
@@ -223,6 +224,7 @@ class WorkerState:
         self.used: dict[str, int] = {}
         # TakeBack under way: run_id -> task, and the worker with an idle thread that it is for
         self.asked_back: dict[int, tuple[TaskState, WorkerState]] = {}
+        self.n_expected = 0  # tasks asked back from others for this worker, not answered yet
         self.sent_floor = 0  # 2 ** sent_bucket
         self.sent_bucket = -1
         self.sent_slot = -1

@@ -162,8 +162,12 @@ def _on_timer(cluster: Cluster, timer: Timer) -> None:
     if what == "idle":
         dispatch.on_retry(cluster)
     elif what == "retry":
-        ts = timer.task
-        if ts is not None and ts in cluster.delayed and cluster.delayed[ts] <= cluster.now:
+        ts = cluster.tasks.get(timer.key)
+        if (
+            ts is not None
+            and ts.index == timer.number
+            and cluster.delayed.get(ts, cluster.now + 1) <= cluster.now
+        ):
             del cluster.delayed[ts]
             cluster.recommend(ts, QUEUED)
     elif what == "grave":
@@ -428,17 +432,26 @@ def on_tasks_finished(cluster: Cluster, event: events.TasksFinished) -> None:
                 event.threads[i],
             )
         else:
-            _on_stale_result(cluster, ws, ts, keys[i], event.nbytes[i])
+            _on_stale_result(cluster, ws, ts, keys[i])
     backlog.mark_hungry(cluster, ws)
 
 
-def _on_stale_result(cluster: Cluster, ws: WorkerState, ts: TaskState | None, key: Key, nbytes: int) -> None:
-    """A result of a run that is no longer current: the value itself may still be welcome."""
+def _on_stale_result(cluster: Cluster, ws: WorkerState, ts: TaskState | None, key: Key) -> None:
+    """A result of a run that is no longer current: never a copy to count on.
+
+    Whoever made the run stale has told the worker to free the key already, so that it is about to be dropped.
+    """
     cluster.dropped_events += 1
-    if ts is not None and ts.state == MEMORY:
-        replicas.add_holder(ts, ws, wanted=False)
-    elif ts is None or ts.processing_on is not ws:
+    if ts is None or not (ts in ws.has_what or ts.processing_on is ws or _is_input_on(ws, ts)):
         cluster.outbox.free(ws.number, key)
+
+
+def _is_input_on(ws: WorkerState, ts: TaskState) -> bool:
+    """Some task that was sent to this worker needs it. O(tasks sent × their inputs)."""
+    for other in ws.processing:
+        if other.dependencies is not None and ts in other.dependencies:
+            return True
+    return False
 
 
 def _current_run(cluster: Cluster, worker: int, key: Key, run_id: int) -> TaskState | None:
@@ -457,23 +470,31 @@ def on_task_failed(cluster: Cluster, event: events.TaskFailed) -> None:
     if ts is None:
         return
     options = ts.options
-    transitions.processing_to_released(cluster, ts, tell=False)
     if not transitions.take_retry(ts, event.failure):
+        transitions.processing_to_released(cluster, ts, tell=False)
         cluster.recommend_erred(ts, event.failure)
         return
     if options.retry_elsewhere:
         transitions.avoid_worker(ts, event.worker)
     if options.retry_delay > 0.0:
         cluster.delayed[ts] = cluster.now + options.retry_delay
-        cluster.wake_at(cluster.now + options.retry_delay, Timer("retry", 0, ts))
+        cluster.wake_at(cluster.now + options.retry_delay, Timer("retry", ts.index, ts.key))
+    _run_again(cluster, ts)
+
+
+def _run_again(cluster: Cluster, ts: TaskState) -> None:
+    """The run is over without a result, and its worker knows.
+
+    Recommended first: the task must need its inputs again before the agenda finds that nobody does.
+    """
     cluster.recommend(ts, WAITING)
+    transitions.processing_to_released(cluster, ts, tell=False)
 
 
 def on_task_rescheduled(cluster: Cluster, event: events.TaskRescheduled) -> None:
     ts = _current_run(cluster, event.worker, event.key, event.run_id)
     if ts is not None:
-        transitions.processing_to_released(cluster, ts, tell=False)
-        cluster.recommend(ts, WAITING)
+        _run_again(cluster, ts)
 
 
 def on_long_running(cluster: Cluster, event: events.LongRunning) -> None:
@@ -497,9 +518,8 @@ def on_take_back_answered(cluster: Cluster, event: events.TakeBackAnswered) -> N
         if answered is None or run_id not in given:
             continue
         ts, thief = answered
-        transitions.processing_to_released(cluster, ts, tell=False)
         cluster.promised[ts] = thief
-        cluster.recommend(ts, WAITING)
+        _run_again(cluster, ts)
 
 
 # ---------------------------------------------------------------------------------------------- data
@@ -512,10 +532,10 @@ def on_keys_added(cluster: Cluster, event: events.KeysAdded) -> None:
         return
     for i in range(len(event.keys)):
         ts = cluster.tasks.get(event.keys[i])
-        if ts is not None and ts.state == MEMORY:
+        if ts is not None and ts.state == MEMORY and _is_input_on(ws, ts):
             replicas.add_holder(ts, ws, wanted=False)
-        elif ts is None or ts.processing_on is not ws:
-            cluster.outbox.free(ws.number, event.keys[i])
+        elif ts is None or not (ts in ws.has_what or ts.processing_on is ws or _is_input_on(ws, ts)):
+            cluster.outbox.free(ws.number, event.keys[i])  # Fetched for a task that has been taken from it.
 
 
 def on_data_released(cluster: Cluster, event: events.DataReleased) -> None:
@@ -540,17 +560,23 @@ def on_who_has_requested(cluster: Cluster, event: events.WhoHasRequested) -> Non
         if ts is None:
             cluster.outbox.free(ws.number, key)
             continue
-        if ts.state == MEMORY:
-            n = cluster.complaints.get(ts, 0) + 1
-            cluster.complaints[ts] = n
-            if n >= COMPLAINTS_MAX:
-                cluster.complaints[ts] = 0
-                for number in event.failed:
-                    accused = cluster.workers.get(number)
-                    if accused is not None and replicas.remove_holder(ts, accused):
-                        cluster.outbox.remove(number, key)
-                        cluster.say("warning", "holder-disbelieved", {"key": key, "worker": accused.name})
-                if ts.holder is None:
-                    cluster.recommend(ts, RELEASED)
-                    continue
+        for number in event.failed:
+            _complain(cluster, ts, number)
+        if ts.state == MEMORY and ts.holder is None:
+            cluster.recommend(ts, RELEASED)
+            continue
         cluster.outbox.update_who_has(ws.number, key, replicas.some_holders(ts, 16))
+
+
+def _complain(cluster: Cluster, ts: TaskState, holder: int) -> None:
+    """A worker could not get the value there: after some such complaints it is not held there."""
+    accused = cluster.workers.get(holder)
+    if accused is None or ts not in accused.has_what:
+        return
+    counts = cluster.complaints.setdefault(ts, {})
+    counts[holder] = counts.get(holder, 0) + 1
+    if counts[holder] >= COMPLAINTS_MAX:
+        del counts[holder]
+        replicas.remove_holder(ts, accused)
+        cluster.outbox.remove(holder, ts.key)
+        cluster.say("warning", "holder-disbelieved", {"key": ts.key, "worker": accused.name})

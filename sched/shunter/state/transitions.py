@@ -163,6 +163,7 @@ def _look_at_inputs(cluster: Cluster, ts: TaskState) -> None:
 def waiting_to_released(cluster: Cluster, ts: TaskState) -> None:
     assert ts.state == WAITING, ts.key
     cluster.delayed.pop(ts, None)
+    cluster.promised.pop(ts, None)
     links.stop_waiting(ts)
     _enter(cluster, ts, RELEASED, "waiting -> released")
     _look_at_inputs(cluster, ts)

@@ -208,6 +208,18 @@ def _loads(cluster: Cluster, ws: WorkerState) -> None:
     _check(cluster, (ws.sent_bucket >= 0) == has_surplus, f"{ws.name} is indexed by what was sent")
 
 
+def _expected(cluster: Cluster) -> None:
+    """What has been asked back for each worker, and not been answered."""
+    expected: dict[WorkerState, int] = {}
+    for victim in cluster.workers.values():
+        for run_id, (ts, thief) in victim.asked_back.items():
+            _check(cluster, ts.run_id == run_id, "only current runs are asked back", ts)
+            expected[thief] = expected.get(thief, 0) + 1
+    for ws in cluster.workers.values():
+        n = expected.get(ws, 0)
+        _check(cluster, ws.n_expected == n, f"{n} tasks are asked back for {ws.name}, not {ws.n_expected}")
+
+
 def _used(cluster: Cluster, ws: WorkerState) -> None:
     used: dict[str, int] = {}
     for ts in ws.processing:
@@ -257,6 +269,7 @@ def _tables(cluster: Cluster) -> None:
     _check(cluster, cluster.total_threads == threads, f"{threads} threads, not {cluster.total_threads}")
     _check(cluster, len(cluster.worker_list) == len(cluster.workers), "each worker is listed once")
     _counts(cluster)
+    _expected(cluster)
     if cluster.roots.count > 0:
         for ws in cluster.workers.values():
             is_idle = ws.status == RUNNING and assignment.has_idle_thread(ws)

@@ -166,6 +166,7 @@ class Fetching:
         """A peer does not hold the key."""
         want.holders.pop(peer, None)
         want.denied[peer] = None
+        self._failed[peer] = None  # So that the scheduler, which believes otherwise, hears of it.
         self._seek(want)
 
     def busy(self, number: int, wants: list[Want]) -> None:
