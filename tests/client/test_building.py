@@ -40,9 +40,6 @@ def test_options__travel_as_given() -> None:
         resources={"GPU": 1},
         retries=Retry(3, on=OSError, delay=0.5, elsewhere=True),
         priority=-2,
-        limit="db",
-        timeout=1.5,
-        memory="2 KiB",
         annotations={"team": ["x", None]},
     ) == {
         "workers": ["a"],
@@ -53,9 +50,6 @@ def test_options__travel_as_given() -> None:
         "retry_delay": 0.5,
         "retry_elsewhere": True,
         "priority": -2,
-        "limit": "db",
-        "timeout": 1.5,
-        "memory": 2048,
         "annotations": {"team": ["x", None]},
     }
 
@@ -76,10 +70,6 @@ def test_options__travel_as_given() -> None:
         ({"retries": 1.5}, "retries="),
         ({"priority": "high"}, "priority= takes a finite number, not 'high'"),
         ({"priority": float("nan")}, "priority="),
-        ({"timeout": 0}, "timeout= takes a number of seconds above 0, not 0"),
-        ({"memory": -1}, "memory="),
-        ({"memory": "much"}, "memory: expected a size"),
-        ({"limit": 1}, "limit= takes text"),
         ({"annotations": {"f": inc}}, "annotations= takes what JSON can say"),
         ({"annotations": {"x": "y" * 20_000}}, "16,384"),
         ({"annotations": "x"}, "annotations= takes a dict"),

@@ -254,14 +254,13 @@ def test_small_instructions__become_their_messages() -> None:
     take_back.run_ids.extend([5, 6])
     office.carry_out(
         take_back,
-        WorkerGone(11, 12),
+        WorkerGone(11, 12),  # It never heard of that one.
         SetWorkerStatus(11, "retiring"),
         with_keys(FreeKeys(11), "x"),
         with_keys(RemoveReplicas(11), "y"),
     )
     assert office.received(11) == [
         messages.TakeBack([5, 6]),
-        messages.WorkerGone(12),
         messages.Status("retiring"),
         messages.Free(["x"]),
         messages.Remove(["y"]),

@@ -85,6 +85,7 @@ class Story:
             validate=True, slice=self.random.choice([5, 50, 1000]), no_workers_timeout=timeout
         )
         self.state = SchedulerState(settings, now=self.now)
+        self.arrows: set[tuple[str, str]] = set()  # that were made, of those that somebody watches
         self.next_number = 1
         self.next_key = 0
         self.workers: dict[int, FalseWorker] = {}
@@ -103,7 +104,9 @@ class Story:
         self.carry_out()
 
     def carry_out(self) -> None:
-        for instruction in self.state.drain().instructions:
+        outcome = self.state.drain()
+        self.arrows.update((change.start, change.finish) for change in outcome.changes)
+        for instruction in outcome.instructions:
             self.note(instruction)
             worker = self.workers.get(instruction.peer)
             if worker is not None:

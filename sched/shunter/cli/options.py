@@ -68,7 +68,7 @@ def add_worker_traits(parser: argparse.ArgumentParser) -> None:
         type=reader(lambda text: config.parse_bytes(text, "")),
         default=0,
         metavar="SIZE",
-        help="memory of each worker, such as 4GiB (default: 0, no limit)",
+        help="memory of each worker, such as 4GiB: shown beside its use, not enforced yet (default: 0, unknown)",
     )
 
 

@@ -72,9 +72,6 @@ class BaseClient:
         retries: int | Retry = 0,
         priority: float = 0,
         pure: bool = False,
-        limit: str | None = None,
-        timeout: float | None = None,
-        memory: int | str | None = None,
         annotations: Mapping[str, object] | None = None,
         **kwargs: Any,
     ) -> Future[T]:
@@ -95,9 +92,6 @@ class BaseClient:
             retries: how often it is run again after it failed, or a `Retry` for more say.
             priority: larger runs sooner.
             pure: same function and same arguments give the same key, so the result is shared.
-            limit: name of a limit under which it counts.
-            timeout: seconds it may run.
-            memory: bytes it is expected to take, a number or text such as ``"2 GiB"``.
             annotations: whatever plugins may want to know of it; plain data.
             kwargs: keyword arguments of ``fn``.
 
@@ -111,9 +105,6 @@ class BaseClient:
             resources=resources,
             retries=retries,
             priority=priority,
-            limit=limit,
-            timeout=timeout,
-            memory=memory,
             annotations=annotations,
         )
         if key is not None:
@@ -132,9 +123,6 @@ class BaseClient:
         retries: int | Retry = 0,
         priority: float = 0,
         pure: bool = False,
-        limit: str | None = None,
-        timeout: float | None = None,
-        memory: int | str | None = None,
         annotations: Mapping[str, object] | None = None,
         **kwargs: Any,
     ) -> list[Future[T]]:
@@ -173,9 +161,6 @@ class BaseClient:
             resources=resources,
             retries=retries,
             priority=priority,
-            limit=limit,
-            timeout=timeout,
-            memory=memory,
             annotations=annotations,
         )
         keys = None if key is None else _keys_of_map(key)

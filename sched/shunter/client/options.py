@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from shunter.config import parse_bytes
 from shunter.errors import UsageError
 from shunter.types import Retry
 from shunter.wire.messages import TaskOptions
@@ -26,9 +25,6 @@ def build_options(
     resources: Mapping[str, float] | None = None,
     retries: int | Retry = 0,
     priority: float = 0,
-    limit: str | None = None,
-    timeout: float | None = None,
-    memory: int | str | None = None,
     annotations: Mapping[str, object] | None = None,
 ) -> TaskOptions | None:
     """The options that differ from the defaults, as plain data; None if none does.
@@ -51,17 +47,6 @@ def build_options(
         options["retries"] = _count("retries", retries)
     if priority != 0:
         options["priority"] = _number("priority", priority)
-    if limit is not None:
-        options["limit"] = _texts("limit", limit)[0]
-    if timeout is not None:
-        seconds = _number("timeout", timeout)
-        if seconds <= 0:
-            raise UsageError(f"timeout= takes a number of seconds above 0, not {timeout!r}")
-        options["timeout"] = seconds
-    if memory is not None:
-        options["memory"] = (
-            parse_bytes(memory, "memory") if isinstance(memory, str) else _count("memory", memory)
-        )
     if annotations:
         options["annotations"] = _annotations(annotations)
     return options or None

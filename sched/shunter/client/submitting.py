@@ -25,10 +25,10 @@ ARGUMENTS_MAX: Final = 32 * 1024 * 1024
 #: A map is cut into messages of so many tasks, or about so many bytes.
 SLICE: Final = 1000
 SLICE_NBYTES: Final = 256 * 1024
+#: More inputs than this may be too many for one message.
+INPUTS_SOFT: Final = 2000
 #: The names of a graph's wanted keys may take so many bytes of a header.
 WANTED_MAX: Final = 500_000
-#: With more inputs than this a task is tried before it counts on being sent.
-INPUTS_SOFT: Final = 2000
 
 
 class Submitting:
@@ -97,7 +97,7 @@ class Submitting:
         unique = key is None and not pure
         if key is None:
             key = self.new_key(function.name) if unique else _pure_key(function, data)
-        if len(inputs) > INPUTS_SOFT:
+        if options is not None or len(inputs) > INPUTS_SOFT:  # Only these can be too large for a header.
             columns = Columns()
             columns.add(key, function.number, inputs, options, data)
             columns.check()

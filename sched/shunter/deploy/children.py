@@ -26,11 +26,10 @@ from threading import Lock, Thread
 from typing import IO, Final
 
 from shunter.errors import ShunterError
+from shunter.worker.exits import PYTHON, describe_exit
 
 #: Lines of a child's stderr that an error quotes.
 TAIL_LINES: Final = 15
-#: -P: do not import from the current folder, where a `queue.py` may lie. PYTHONPATH says where from.
-PYTHON: Final = [sys.executable, "-P"] if sys.version_info >= (3, 11) else [sys.executable]
 
 
 class Child:
@@ -185,16 +184,6 @@ def write_stderr(data: bytes) -> None:
     ):  # Replaced by something that is no file (a notebook), or closed.
         with suppress(AttributeError, OSError, ValueError):
             sys.stderr.write(data.decode(errors="replace"))
-
-
-def describe_exit(code: int) -> str:
-    """``exit code 2`` or ``signal 9 (SIGKILL)``."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"signal {-code}"
 
 
 #: All children of this process, for `_let_go_after_fork`.

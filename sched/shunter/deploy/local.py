@@ -37,7 +37,7 @@ class LocalCluster:
         processes: run the scheduler and each worker in a process of its own. False: all of them in this
             process, in threads: for tests and debuggers, and for tasks that release the GIL.
         host: address to listen at.
-        memory_limit: bytes for each worker, 0 for no limit.
+        memory_limit: bytes for each worker, shown beside its use and not enforced yet; 0: unknown.
         resources: what each worker has for tasks that ask for it, such as ``{"GPU": 1}``.
         log_level: of the child processes: debug, info, warning or error.
         settings: of the scheduler; default: from the environment (`shunter.config`).

@@ -164,6 +164,8 @@ class Delivery:
                 *(messages.WhoHas(keys[cut], instruction.holders[cut]).frame() for cut in cuts(keys)),
             ]
         if isinstance(instruction, WorkerGone):
+            if instruction.gone not in worker.known:
+                return []  # It never heard of that worker.
             worker.known.discard(instruction.gone)
         return for_worker(instruction)
 

@@ -16,17 +16,16 @@ from shunter.errors import PeerError
 class Function:
     """A function as the scheduler sees it: bytes and a name.
 
-    ``number`` is the scheduler's own for it, never reused. ``told``: the state knows the display name.
+    ``number`` is the scheduler's own for it, never reused.
     """
 
-    __slots__ = ("__weakref__", "blob", "digest", "name", "number", "told")
+    __slots__ = ("__weakref__", "blob", "digest", "name", "number")
 
     def __init__(self, number: int, digest: str, name: str, blob: bytes) -> None:
         self.number = number
         self.digest = digest
         self.name = name
         self.blob = blob
-        self.told = False
 
 
 #: What the state carries for each task: its function and its pickled arguments.

@@ -195,11 +195,8 @@ class Intake:
 
     def _part(self, client: ClientPeer, message: messages.Submit | messages.GraphPart) -> GraphPart:
         functions = functions_of(client, message.functions)
-        new_names: dict[str, str] = {}
-        for function in set(functions):
-            if not function.told:
-                function.told = True
-                new_names[function.digest] = function.name
+        # With every part: a graph may be refused, and the state forgets kinds that are no longer used.
+        names = {function.digest: function.name for function in dict.fromkeys(functions)}
         return GraphPart(
             client.number,
             message.graph,
@@ -208,7 +205,7 @@ class Intake:
             [function.digest for function in functions],
             cast("list[list[Key] | None]", message.inputs),
             options_of(message),
-            new_names,
+            names,
         )
 
     # ------------------------------------------------------------------------------------- parents

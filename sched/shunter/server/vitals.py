@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from shunter.server.peers import Peer, Peers, WorkerPeer
+from shunter.server.peers import ClientPeer, Peer, Peers, WorkerPeer
+from shunter.wire import messages
 
 #: A worker that says nothing for this long is given up, seconds.
 SILENT_MAX_S: Final = 300.0
@@ -51,8 +52,14 @@ class Vitals:
         self.look()
 
     def look(self) -> None:
-        """Close what has been silent for too long."""
+        """Close what has been silent for too long, and tell clients that we are here.
+
+        A client is not read while workers are congested, so what it asks is not answered; it must not think us dead.
+        """
         now = self._clock()
+        alive = [messages.Heartbeat().frame()]
+        for client in self._peers.of(ClientPeer):
+            client.link.send(alive)
         for worker in self._peers.of(WorkerPeer):
             silent = now - worker.heard
             if silent > SILENT_MAX_S:

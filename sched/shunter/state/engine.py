@@ -1,8 +1,8 @@
 """Move one task by one arrow; settle the agenda. All other modules recommend, only this one moves.
 
 A recommendation is looked at again when its turn comes: by then the task may have moved, be needed again, or be
-gone. What no longer makes sense is dropped, which is what makes the order of events harmless. An arrow that
-`names.ARROWS` does not list is never made: the arrow's own assertion would name the task.
+gone. What no longer makes sense is dropped, which is what makes the order of events harmless. The legal
+arrows are `names.ARROWS`; each function of `transitions` asserts where its arrow starts.
 """
 
 from __future__ import annotations

@@ -551,6 +551,7 @@ class TakeBackAnswered(Event):
 
 # ---------------------------------------------------------------------------------------------- requests
 # ``request`` is the peer's own number for it; the answer is a Reply instruction that carries it.
+# Reserved: no server builds these yet, and a state that is given one refuses it.
 
 
 @final

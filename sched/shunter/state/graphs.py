@@ -464,10 +464,13 @@ def _finish(cluster: Cluster, intake: Intake) -> None:
 
 def _refuse(cluster: Cluster, cs: ClientState, intake: Intake, text: str) -> None:
     """Nothing of the graph is created; each wanted key that the client did not have is reported as erred."""
+    failure: Failure | None = None  # One for all: it travels once.
     for key in dict.fromkeys(intake.wanted):
         ts = cluster.tasks.get(key)
         if ts is None or ts not in cs.wants:
-            cluster.outbox.erred(cs.number, key, Failure(FAILED_GRAPH, key, text))
+            if failure is None:
+                failure = Failure(FAILED_GRAPH, key, text)
+            cluster.outbox.erred(cs.number, key, failure)
     cluster.say("info", "graph-refused", {"client": cs.name, "reason": text})
     _finish(cluster, intake)
 

@@ -10,6 +10,7 @@ A first element beside a dict of further ones (``holder``/``holders``, ``depende
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from shunter.state.names import RELEASED, RUNNING, Key, TaskStatus, WorkerStatus
@@ -277,4 +278,4 @@ class ClientState:
         # reactions
         self.parts: dict[int, Pending] = {}  # graphs that are not committed, by the client's number
         self.incoming: Pending | None = None  # the committed graph that is being worked on …
-        self.deferred: list[Event] = []  # … and the client's events that wait for it
+        self.deferred: deque[Event] = deque()  # … and the client's events that wait for it

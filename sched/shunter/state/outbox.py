@@ -90,7 +90,7 @@ class FreeKeys(Instruction):
 
 @final
 class AcquireReplicas(Instruction):
-    """Fetch copies of these keys; answered by KeysAdded or AcquireFailed."""
+    """Fetch copies of these keys; answered by KeysAdded or AcquireFailed. Reserved: nothing emits it yet."""
 
     __slots__ = ("holders", "keys", "nbytes")
 
@@ -151,6 +151,8 @@ class WorkerGone(Instruction):
 
 @final
 class SetWorkerStatus(Instruction):
+    """Pause or resume. Reserved: nothing emits it yet."""
+
     __slots__ = ("status",)
 
     def __init__(self, peer: int, status: WorkerStatus) -> None:
@@ -160,7 +162,7 @@ class SetWorkerStatus(Instruction):
 
 @final
 class KillWorker(Instruction):
-    """Have the worker's parent process replace it (for the parent of worker ``peer``)."""
+    """Have the worker's parent process replace it (for the parent of worker ``peer``). Reserved, as above."""
 
     __slots__ = ("reason",)
 
@@ -229,7 +231,7 @@ class ReportRetried(Instruction):
 
 @final
 class Restarted(Instruction):
-    """Everything was cancelled; the client's futures are void."""
+    """Everything was cancelled; the client's futures are void. Reserved: nothing emits it yet."""
 
     __slots__ = ()
 

@@ -60,7 +60,7 @@ def _apply_client_event(cluster: Cluster, event: events.ClientEvent) -> None:
     cs = cluster.clients.get(event.client)
     if cs is None:
         cluster.dropped_events += 1
-    elif cs.incoming is not None:
+    elif cs.incoming is not None or cs.deferred:
         cs.deferred.append(event)
     else:
         _apply_in_order(cluster, cs, event)
@@ -208,25 +208,29 @@ def on_graph_commit(cluster: Cluster, cs: ClientState, event: events.GraphCommit
 
 
 def _advance_graph(cluster: Cluster) -> None:
-    """One slice of one graph; clients take turns."""
+    """One slice of one graph, or of what waited behind it; clients take turns."""
     cs = cluster.incoming.popleft()
+    if cluster.clients.get(cs.number) is not cs:
+        return  # It is gone.
     intake = cs.incoming
-    if not isinstance(intake, graphs.Intake):
-        return  # the client is gone
-    if not graphs.advance(cluster, cs, intake, cluster.settings.slice):
+    if isinstance(intake, graphs.Intake):
+        if not graphs.advance(cluster, cs, intake, cluster.settings.slice):
+            cluster.incoming.append(cs)
+            return
+        cs.incoming = None
+    _catch_up(cluster, cs)
+    if cs.deferred and not _has_graph_coming_in(cs):  # A graph among them has put the client in line already.
         cluster.incoming.append(cs)
-        return
-    cs.incoming = None
-    waiting = cs.deferred
-    cs.deferred = []
-    n = 0
-    for event in waiting:
-        if _has_graph_coming_in(cs):
-            break
+
+
+def _catch_up(cluster: Cluster, cs: ClientState) -> None:
+    """Apply what waited behind a graph, in order: about 8 slices of it, or up to the next large graph."""
+    budget = 8 * cluster.settings.slice
+    while cs.deferred and budget > 0 and not _has_graph_coming_in(cs):
+        event = cs.deferred.popleft()
+        budget -= len(event.keys) if isinstance(event, events.GraphPart) else 10
         engine.settle(cluster)
         _apply_in_order(cluster, cs, event)
-        n += 1
-    cs.deferred = waiting[n:]
 
 
 def _has_graph_coming_in(cs: ClientState) -> bool:
@@ -252,7 +256,7 @@ def on_client_removed(cluster: Cluster, event: events.ClientRemoved) -> None:
     if isinstance(intake, graphs.Intake):
         graphs.abandon(cluster, intake)
         cs.incoming = None
-        cs.deferred = []
+        cs.deferred.clear()
     for ts in list(cs.wants):
         _stop_wanting(cluster, cs, ts)
 

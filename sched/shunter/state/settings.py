@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from shunter.errors import UsageError
+
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 
@@ -18,7 +20,7 @@ class Settings:
         large_result: kinds whose mean result is at least this get one task sent ahead, no more.
         default_duration: guess for a kind that has not finished yet.
         default_nbytes: guess for the size of a result that is not known.
-        bandwidth: bytes a second between workers, until it has been measured.
+        bandwidth: bytes a second between workers; an estimate, not measured yet.
         latency: cost of starting a transfer.
         allowed_failures: deaths of workers that a running task survives; the next one fails it.
         blame_wait: how long a removed worker's parent has to tell which tasks had started.
@@ -28,6 +30,9 @@ class Settings:
         log_length: entries of the transition log.
         slice: tasks or edges that one Tick handles while a graph comes in.
         validate: check what a step touched after it, everything every 32 steps.
+
+    Raises:
+        UsageError: ``slice``, ``log_length``, ``window_max`` or ``bandwidth`` is not above 0.
     """
 
     __slots__ = (
@@ -65,6 +70,8 @@ class Settings:
         slice: int = 1_000,
         validate: bool = False,
     ) -> None:
+        if slice < 1 or log_length < 1 or window_max < 1 or bandwidth <= 0.0:
+            raise UsageError("slice, log_length, window_max and bandwidth must be above 0")
         self.window_s: Final = window_s
         self.window_max: Final = window_max
         self.large_result: Final = large_result

@@ -20,7 +20,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
@@ -44,6 +43,9 @@ YOUNG: Final = 10.0
 #: Shortest and longest wait before a restart, seconds; it doubles with each short life.
 PAUSE_MIN: Final = 0.1
 PAUSE_MAX: Final = 10.0
+#: Seconds between looks, and how many, for a child that is to be killed and has not said who it is.
+KILL_LOOK_EVERY: Final = 0.05
+KILL_LOOKS: Final = 100
 HEARTBEAT: Final = 5.0
 
 
@@ -169,12 +171,15 @@ class Parent:
                 if self._stopping.is_set():
                     child.ask_to_end()
                 code = await child.wait()
+            except OSError as error:  # No process, memory or disk left: that may pass.
+                logger.error("%s cannot be started: %s", child.title(-1), error)
+                code = exits.USAGE
             finally:
                 death = child.bury()
             if death.departed or self._stopping.is_set():
                 return
             lived = time.monotonic() - began
-            cause = _cause(code) + (f": {child.kill_reason}" if child.kill_reason else "")
+            cause = exits.describe_exit(code) + (f": {child.kill_reason}" if child.kill_reason else "")
             logger.warning("%s died: %s", child.title(death.number), cause)
             is_linked = link is self._link and not link.closed
             if is_linked and death.number >= 0:
@@ -259,13 +264,27 @@ class Parent:
         """One message of the scheduler."""
         message = messages.to_parent(header, body)
         if isinstance(message, messages.Kill):
-            for child in self._children:
-                if child.number == message.worker:
-                    child.kill(message.reason)
+            if not self._kill(message):
+                self._others.append(asyncio.get_running_loop().create_task(self._kill_soon(message)))
         elif isinstance(message, messages.Closing):
             logger.info("the scheduler has ended: %s", message.reason)
             self._stopping.set()
             self._finish(exits.OK)
+
+    def _kill(self, message: messages.Kill) -> bool:
+        """Kill the child that is this worker; False if there is none, or none that has said so yet."""
+        for child in self._children:
+            if child.number == message.worker:
+                child.kill(message.reason)
+                return True
+        return False
+
+    async def _kill_soon(self, message: messages.Kill) -> None:
+        """A child notes its number a moment after the scheduler knows it: look again for a while."""
+        for _ in range(KILL_LOOKS):
+            await asyncio.sleep(KILL_LOOK_EVERY)
+            if self._kill(message):
+                return
 
     def on_batch(self, link: Link) -> None:
         """Nothing is merged here."""
@@ -327,7 +346,7 @@ class _Child:
         self._blame_path = create_file()
         self._blame = BlameMap(self._blame_path)
         self.process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
+            *exits.PYTHON,
             "-m",
             "shunter.worker",
             stdin=asyncio.subprocess.PIPE,
@@ -384,13 +403,3 @@ class _Child:
         """How long to wait before the next start."""
         self._short_lives = self._short_lives + 1 if lived < YOUNG else 0
         return float(min(PAUSE_MIN * 2 ** max(0, self._short_lives - 1), PAUSE_MAX))
-
-
-def _cause(code: int) -> str:
-    """An exit code for people."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"signal {-code}"
