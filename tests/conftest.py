@@ -69,6 +69,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seeds", type=int, default=20, help="runs of each test that takes a `seed` (default: 20)"
     )
+    parser.addoption(
+        "--sim-seeds", type=int, default=50, help="simulated clusters, all tests together (default: 50)"
+    )
+    parser.addoption("--rewrite", action="store_true", help="write golden stories anew instead of comparing")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
