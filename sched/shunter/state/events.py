@@ -21,6 +21,9 @@ __all__ = [
     "ClientRemoved",
     "DataReleased",
     "DataScattered",
+    "DatasetPublished",
+    "DatasetRequested",
+    "DatasetUnpublished",
     "Event",
     "Failure",
     "GraphAborted",
@@ -30,6 +33,7 @@ __all__ = [
     "Heartbeat",
     "KeysAdded",
     "KeysCancelled",
+    "KeysDetached",
     "KeysRetried",
     "LogLevel",
     "LongRunning",
@@ -322,14 +326,74 @@ class DataScattered(ClientEvent):
         self.holders = holders
 
 
+@final
+class KeysDetached(ClientEvent):
+    """Fire and forget: these run to their end even if nobody wants them, and are released then."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, client: int, keys: list[Key]) -> None:
+        super().__init__(client)
+        self.keys = keys
+
+
+@final
+class DatasetPublished(ClientEvent):
+    """Keep keys under a name until it is unpublished, whoever comes and goes. Answered by a Reply.
+
+    ``data``: text that is handed back with the dataset (opaque: how its clients put the keys together).
+    ``replace``: in place of what has the name; else a name in use is refused.
+    """
+
+    __slots__ = ("data", "keys", "name", "replace", "request")
+
+    def __init__(self, client: int, request: int, name: str, keys: list[Key], data: str, replace: bool) -> None:
+        super().__init__(client)
+        self.request = request
+        self.name = name
+        self.keys = keys
+        self.data = data
+        self.replace = replace
+
+
+@final
+class DatasetUnpublished(ClientEvent):
+    """Let a dataset go. Answered by a Reply: True, or False if there was none."""
+
+    __slots__ = ("name", "request")
+
+    def __init__(self, client: int, request: int, name: str) -> None:
+        super().__init__(client)
+        self.request = request
+        self.name = name
+
+
+@final
+class DatasetRequested(ClientEvent):
+    """The client gets a dataset and wants its keys from then on, in one step: nothing is lost in between.
+
+    Answered by a Reply: ``{"keys": …, "data": …}``, or not ok if there is none of that name.
+    """
+
+    __slots__ = ("name", "request")
+
+    def __init__(self, client: int, request: int, name: str) -> None:
+        super().__init__(client)
+        self.request = request
+        self.name = name
+
+
 # ---------------------------------------------------------------------------------------------- workers
 
 
 @final
 class WorkerAdded(Event):
-    """``memory_limit`` 0 means none. ``host`` is compared with restrictions that name hosts."""
+    """``memory_limit`` 0 means none. ``host`` is compared with restrictions that name hosts.
 
-    __slots__ = ("address", "host", "memory_limit", "name", "nthreads", "resources", "worker")
+    ``has_parent``: a process watches over it, and can replace it on `KillWorker`.
+    """
+
+    __slots__ = ("address", "has_parent", "host", "memory_limit", "name", "nthreads", "resources", "worker")
 
     def __init__(
         self,
@@ -340,6 +404,7 @@ class WorkerAdded(Event):
         nthreads: int,
         memory_limit: int,
         resources: dict[str, float],
+        has_parent: bool = False,
     ) -> None:
         self.worker = worker
         self.address = address
@@ -348,6 +413,7 @@ class WorkerAdded(Event):
         self.nthreads = nthreads
         self.memory_limit = memory_limit
         self.resources = resources
+        self.has_parent = has_parent
 
 
 @final
@@ -551,6 +617,23 @@ class TakeBackAnswered(Event):
 
 # ---------------------------------------------------------------------------------------------- requests
 # ``request`` is the peer's own number for it; the answer is a Reply instruction that carries it.
+
+
+@final
+class RestartRequested(Event):
+    """Give up everything, of all clients, and have every worker that has a parent replaced.
+
+    Answered by a Reply when as many workers are there as before, or not ok after ``timeout`` seconds.
+    """
+
+    __slots__ = ("client", "request", "timeout")
+
+    def __init__(self, client: int, request: int, timeout: float) -> None:
+        self.client = client
+        self.request = request
+        self.timeout = timeout
+
+
 # Reserved: no server builds these yet, and a state that is given one refuses it.
 
 
@@ -588,15 +671,6 @@ class RetireRequested(Event):
         self.request = request
         self.workers = workers
         self.deadline = deadline
-
-
-@final
-class RestartRequested(Event):
-    __slots__ = ("client", "request")
-
-    def __init__(self, client: int, request: int) -> None:
-        self.client = client
-        self.request = request
 
 
 @final

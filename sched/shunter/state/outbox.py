@@ -34,6 +34,7 @@ __all__ = [
     "ReportRetried",
     "Restarted",
     "SetWorkerStatus",
+    "Shutdown",
     "TakeBack",
     "UpdateWhoHas",
     "WorkerGone",
@@ -162,7 +163,7 @@ class SetWorkerStatus(Instruction):
 
 @final
 class KillWorker(Instruction):
-    """Have the worker's parent process replace it (for the parent of worker ``peer``). Reserved, as above."""
+    """Have the worker's parent process replace it (for the parent of worker ``peer``)."""
 
     __slots__ = ("reason",)
 
@@ -231,7 +232,7 @@ class ReportRetried(Instruction):
 
 @final
 class Restarted(Instruction):
-    """Everything was cancelled; the client's futures are void. Reserved: nothing emits it yet."""
+    """Everything was cancelled; the client's futures are void. It releases what it had, to be sure."""
 
     __slots__ = ()
 
@@ -259,6 +260,17 @@ class Reply(Instruction):
         self.request = request
         self.ok = ok
         self.value = value
+
+
+@final
+class Shutdown(Instruction):
+    """The scheduler should end, for this reason."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(-1)
+        self.reason = reason
 
 
 @final

@@ -26,6 +26,8 @@ class Settings:
         blame_wait: how long a removed worker's parent has to tell which tasks had started.
         no_workers_timeout: a runnable task fails after this long without a permitted worker, once the cluster
             has had workers; 0 waits for ever.
+        worker_ttl: a worker that has said nothing for this long is taken for dead and removed; 0 never.
+        idle_timeout: the scheduler ends when nothing ran or waited to run for this long; 0 never.
         inline_max: largest result that travels with its report to a client that wants it.
         log_length: entries of the transition log.
         slice: tasks or edges that one Tick handles while a graph comes in.
@@ -41,6 +43,7 @@ class Settings:
         "blame_wait",
         "default_duration",
         "default_nbytes",
+        "idle_timeout",
         "inline_max",
         "large_result",
         "latency",
@@ -50,6 +53,7 @@ class Settings:
         "validate",
         "window_max",
         "window_s",
+        "worker_ttl",
     )
 
     def __init__(
@@ -65,6 +69,8 @@ class Settings:
         allowed_failures: int = 3,
         blame_wait: float = 2.0,
         no_workers_timeout: float = 60.0,
+        worker_ttl: float = 300.0,
+        idle_timeout: float = 0.0,
         inline_max: int = 4 * KIB,
         log_length: int = 10_000,
         slice: int = 1_000,
@@ -82,6 +88,8 @@ class Settings:
         self.allowed_failures: Final = allowed_failures
         self.blame_wait: Final = blame_wait
         self.no_workers_timeout: Final = no_workers_timeout
+        self.worker_ttl: Final = worker_ttl
+        self.idle_timeout: Final = idle_timeout
         self.inline_max: Final = inline_max
         self.log_length: Final = log_length
         self.slice: Final = slice
