@@ -129,6 +129,7 @@ def tasks(
         compute.inputs.append(inputs)
         compute.options.append(options)
         compute.inline_max.append(4096)
+        compute.lives.append(run_id)
     return compute
 
 
@@ -211,20 +212,21 @@ def test_function__is_sent_once_a_connection_before_its_first_task() -> None:
 def test_compute__carries_all_columns() -> None:
     office = Office()
     options = Options(resources={"GPU": 1.0}, timeout=3.0, retries=4)
-    office.carry_out(tasks(office, ["x"], inputs=[("a", 8, [12])], options=options))
+    office.carry_out(tasks(office, ["x"], inputs=[("a", 8, [12], 3)], options=options))
     compute = office.received(11)[-1]
     assert compute.keys == ["x"]
     assert compute.run_ids == [1]
     assert compute.priorities == [(0.0, 0.0, 1, 1)]
-    assert compute.inputs == [[("a", 8, [12])]]
+    assert compute.inputs == [[("a", 8, [12], 3)]]
     assert compute.options == [{"resources": {"GPU": 1.0}, "timeout": 3.0}]
     assert compute.inline_max == [4096]
+    assert compute.lives == [1]
 
 
 def test_holder__is_introduced_once_before_its_first_mention() -> None:
     office = Office()
-    office.carry_out(tasks(office, ["x"], inputs=[("a", 8, [11, 12])]))
-    office.carry_out(tasks(office, ["y"], inputs=[("a", 8, [12])]))
+    office.carry_out(tasks(office, ["x"], inputs=[("a", 8, [11, 12], 3)]))
+    office.carry_out(tasks(office, ["y"], inputs=[("a", 8, [12], 3)]))
     assert office.links[11].ops() == ["functions", "peers", "compute", "compute"]
     peers = office.received(11)[1]
     assert (peers.numbers, peers.addresses) == ([12], ["tcp://127.0.0.1:4012"])
@@ -234,13 +236,14 @@ def test_acquire_and_who_has__introduce_holders_too() -> None:
     office = Office()
     acquire = with_keys(AcquireReplicas(11), "a")
     acquire.nbytes.append(8)
+    acquire.lives.append(3)
     acquire.holders.append([12])
     who_has = with_keys(UpdateWhoHas(12), "a", "b")
     who_has.holders.extend([[11], []])
     office.carry_out(acquire, who_has)
     assert office.received(11) == [
         messages.Peers([12], ["tcp://127.0.0.1:4012"]),
-        messages.Acquire(["a"], [8], [[12]]),
+        messages.Acquire(["a"], [8], [3], [[12]]),
     ]
     assert office.received(12) == [
         messages.Peers([11], ["tcp://127.0.0.1:4011"]),
@@ -289,10 +292,10 @@ def test_keys_that_json_blows_up__stay_below_the_limit_of_a_header() -> None:
 
 def test_task_with_more_inputs_than_a_header_names__fails_and_the_others_are_sent() -> None:
     office = Office()
-    many: list[Input] = [(f"a-rather-long-name-of-an-input-{i}", 8, [11, 12]) for i in range(30_000)]
+    many: list[Input] = [(f"a-rather-long-name-of-an-input-{i}", 8, [11, 12], 3) for i in range(30_000)]
     compute = tasks(office, ["x"])
     huge = tasks(office, ["reduce"], inputs=many)
-    for name in ("keys", "run_ids", "specs", "priorities", "inputs", "options", "inline_max"):
+    for name in ("keys", "run_ids", "specs", "priorities", "inputs", "options", "inline_max", "lives"):
         getattr(compute, name).extend(getattr(huge, name))
     office.carry_out(compute)
     assert office.received(11)[-1].keys == ["x"]

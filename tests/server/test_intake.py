@@ -178,7 +178,7 @@ def test_other_reports_of_workers__become_their_events() -> None:
         n = worker.number
         worker.send(
             messages.WorkerHeartbeat(100, 10, 99.5),
-            messages.Added(["a"], [8]),
+            messages.Added(["a"], [8], [1]),
             messages.AcquireFailed(["b"]),
             messages.Released(["c"]),
             messages.WhoHasWanted(["d"], [7]),
@@ -190,7 +190,7 @@ def test_other_reports_of_workers__become_their_events() -> None:
         await s.steps(WorkerStatusChanged)
         expected: list[tuple[type[Event], dict[str, object]]] = [
             (Heartbeat, {"worker": n, "process": 100, "spilled": 10, "cpu": 99.5}),
-            (KeysAdded, {"worker": n, "keys": ["a"], "nbytes": [8]}),
+            (KeysAdded, {"worker": n, "keys": ["a"], "nbytes": [8], "lives": [1]}),
             (AcquireFailed, {"worker": n, "keys": ["b"]}),
             (DataReleased, {"worker": n, "keys": ["c"]}),
             (WhoHasRequested, {"worker": n, "keys": ["d"], "failed": [7]}),
@@ -260,7 +260,7 @@ def test_function_that_a_worker_evicted__is_sent_again() -> None:
         compute = ComputeTasks(worker.number)
         compute.keys, compute.run_ids, compute.specs = ["x"], [1], part.specs
         compute.priorities, compute.inputs = [(0.0, 0.0, 1, 0)], [None]
-        compute.options, compute.inline_max = [DEFAULT_OPTIONS], [0]
+        compute.options, compute.inline_max, compute.lives = [DEFAULT_OPTIONS], [0], [1]
         s.state.react = lambda event: [compute] if isinstance(event, ClientDesiresKeys) else None
         client.send(messages.Desire(["x"]))
         first = await worker.next(messages.WorkerFunctions)
@@ -302,7 +302,7 @@ def test_bad_message__closes_that_peer_with_the_reason_and_nobody_else(
         assert complaint in await bad.closed()
         others[0].send(messages.Heartbeat())
         await others[0].next(messages.Heartbeat)
-        others[1].send(messages.Added(["a"], [1]))
+        others[1].send(messages.Added(["a"], [1], [1]))
         await s.steps(KeysAdded)
         assert [other.closed_for for other in others] == [None, None]
 

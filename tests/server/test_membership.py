@@ -164,7 +164,7 @@ def test_death_told_before_the_link_closed__waits_for_what_the_worker_still_said
         client.send(messages.Heartbeat())
         await client.next(messages.Heartbeat)
         assert not s.state.of(WorkerDied)
-        worker.send(messages.Added(["a"], [1]))
+        worker.send(messages.Added(["a"], [1], [1]))
         worker.link.close("dead")
         await s.steps(WorkerDied)
         names = s.state.names()

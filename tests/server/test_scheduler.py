@@ -317,7 +317,7 @@ def test_work_for_a_worker_that_reads_nothing__stops_the_clients_until_it_does()
             sent += 1
             await s.steps(ClientDesiresKeys, sent)
         client.send(messages.Desire(["late"]))
-        worker.send(messages.Added(["a"], [1]))  # Workers are read all the same.
+        worker.send(messages.Added(["a"], [1], [1]))  # Workers are read all the same.
         await s.steps(KeysAdded)
         assert len(s.state.of(ClientDesiresKeys)) == sent
         worker.link.resume()

@@ -60,8 +60,8 @@ class FalseWorker:
     def __init__(self, number: int, nthreads: int) -> None:
         self.number = number
         self.nthreads = nthreads
-        self.runs: dict[int, tuple[str, list[str]]] = {}  # run_id -> key, inputs; in order of arrival
-        self.data: dict[str, int] = {}
+        self.runs: dict[int, tuple[str, int, dict[str, int]]] = {}  # run_id -> key, life, inputs and theirs
+        self.data: dict[str, int] = {}  # key -> life of the value
         self.outgoing: deque[Event] = deque()
         self.paused = False
 
@@ -121,12 +121,14 @@ class Story:
     def _to_worker(self, worker: FalseWorker, instruction: object) -> None:
         if isinstance(instruction, ComputeTasks):
             assert None not in instruction.specs, instruction.keys
-            for key, run_id, inputs in zip(instruction.keys, instruction.run_ids, instruction.inputs):
-                worker.runs[run_id] = (str(key), [str(i[0]) for i in inputs or []])
+            for key, run_id, life, inputs in zip(
+                instruction.keys, instruction.run_ids, instruction.lives, instruction.inputs
+            ):
+                worker.runs[run_id] = (str(key), life, {str(i[0]): i[3] for i in inputs or []})
         elif isinstance(instruction, FreeKeys):
             for key in instruction.keys:
                 worker.data.pop(str(key), None)
-                for run_id in [r for r, (k, _) in worker.runs.items() if k == key]:
+                for run_id in [r for r, (k, _, _) in worker.runs.items() if k == key]:
                     del worker.runs[run_id]
         elif isinstance(instruction, RemoveReplicas):
             for key in instruction.keys:
@@ -262,7 +264,7 @@ class Story:
         self.next_key += 1
         holders = self.random.sample(list(self.workers), min(2, len(self.workers)))
         for number in holders:
-            self.workers[number].data[key] = 10
+            self.workers[number].data[key] = -2  # a client has put it there
         client.status[key] = "pending"
         client.ever[key] = None
         self.step(DataScattered(client.number, [key], [10], [holders]))
@@ -312,16 +314,16 @@ class Story:
         picked = [run_id for run_id in worker.started() if r.random() < 0.7] or worker.started()[:1]
         done: list[tuple[str, int]] = []
         for run_id in picked:
-            key, inputs = worker.runs.pop(run_id)
-            fetched = [i for i in inputs if i not in worker.data]
+            key, life, inputs = worker.runs.pop(run_id)
+            fetched = [i for i in inputs if worker.data.get(i, -1) not in (inputs[i], -2)]
             if fetched and r.random() < 0.9:
-                for i in fetched:
-                    worker.data[i] = 10
-                worker.outgoing.append(KeysAdded(worker.number, list(fetched), [10] * len(fetched)))
+                lives = [inputs[i] for i in fetched]
+                worker.data.update(zip(fetched, lives))
+                worker.outgoing.append(KeysAdded(worker.number, list(fetched), [10] * len(fetched), lives))
             what = r.random() if not self.calm else 0.0
             if what < 0.85:
                 done.append((key, run_id))
-                worker.data[key] = 10
+                worker.data[key] = life
             elif what < 0.93:
                 failure = Failure("exception", key, "boom", types=["builtins.ValueError"])
                 worker.outgoing.append(TaskFailed(worker.number, key, run_id, failure, 0.0, 0.001, 1))
@@ -329,7 +331,7 @@ class Story:
                 worker.outgoing.append(TaskRescheduled(worker.number, key, run_id))
             else:
                 worker.outgoing.append(LongRunning(worker.number, key, run_id, 0.5))
-                worker.runs[run_id] = (key, inputs)
+                worker.runs[run_id] = (key, life, inputs)
         if done:
             n = len(done)
             worker.outgoing.append(
@@ -375,7 +377,7 @@ class Story:
         key = self.random.choice(["nobody", *self.keys[-3:]])
         events: list[Event] = [
             TasksFinished(number, [key], [1], [1], [0.0], [0.0], [1], ["int"], [None]),
-            KeysAdded(number, [key], [5]),
+            KeysAdded(number, [key], [5], [self.random.choice([-1, 3])]),
             TaskFailed(number, key, 1, Failure("exception", key, "x"), 0.0, 0.0, 1),
             TakeBackAnswered(number, [1], [1]),
             WorkerRemoved(998, "never came", False),

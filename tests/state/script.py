@@ -106,6 +106,7 @@ class Script:
         self.threads: dict[int, int] = {}
         self.runs: dict[int, dict[int, str]] = {}  # worker -> run_id -> key, in the order they were sent
         self.latest: dict[str, tuple[int, int]] = {}  # key -> worker, run_id
+        self.lives: dict[str, int] = {}  # of the keys that workers were told of
         self.asked: dict[int, list[int]] = {}  # worker -> runs that it was asked to give back
         self.failures: dict[tuple[str, str], Failure] = {}  # client, key
         self.graphs = 0
@@ -130,6 +131,9 @@ class Script:
 
     def _note(self, instruction: Instruction) -> None:
         if isinstance(instruction, ComputeTasks):
+            for key, life, inputs in zip(instruction.keys, instruction.lives, instruction.inputs):
+                self.lives[str(key)] = life
+                self.lives.update((str(each[0]), each[3]) for each in inputs or [])
             for key, run_id in zip(instruction.keys, instruction.run_ids):
                 self.runs[instruction.peer][run_id] = str(key)
                 self.latest[str(key)] = (instruction.peer, run_id)
@@ -375,7 +379,8 @@ class Script:
         """The worker has copies: of what is in memory another client has put them there, else it just says so."""
         for key in keys:
             if self.status(key) != "memory":
-                self.step(KeysAdded(self.numbers[worker], [key], [nbytes]))
+                life = self.lives.get(key, 0)
+                self.step(KeysAdded(self.numbers[worker], [key], [nbytes], [life]))
                 continue
             copier = self.numbers["copier"] if "copier" in self.numbers else self.client("copier")
             self.step(DataScattered(copier, [key], [nbytes], [[self.numbers[worker]]]))

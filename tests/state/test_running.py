@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shunter.state import ComputeTasks, Options, ReportFinished
+from shunter.state import ComputeTasks, KeysAdded, Options, ReportFinished
 from tests.state.script import Script, roots
 
 
@@ -27,7 +27,7 @@ def test_input_named_twice__is_one_input() -> None:
     s = Script(workers={"a": 1}, graph={"x": [], "y": ["x", "x"]})
     s.finish("x")
     (message,) = s.take(ComputeTasks)[1:]
-    assert [key for key, _, _ in message.inputs[0] or []] == ["x"]
+    assert [each[0] for each in message.inputs[0] or []] == ["x"]
 
 
 def test_finished_task__is_told_to_every_client_that_wants_it() -> None:
@@ -85,7 +85,7 @@ def test_task_that_is_sent__carries_what_the_worker_needs() -> None:
     s.finish("x", nbytes=50)
     (message,) = s.take(ComputeTasks)
     assert message.specs == ["spec of y, graph 1"]
-    assert message.inputs == [[("x", 50, [s.numbers["a"]])]]
+    assert message.inputs == [[("x", 50, [s.numbers["a"]], s.lives["x"])]]
     assert message.options == [options]
     assert message.priorities[0][0] == -3.0
     assert message.run_ids == [s.run_id("y")]
@@ -243,3 +243,23 @@ def test_copy_told_while_the_same_worker_computes_the_key__the_run_goes_on() -> 
     assert s.freed() == []
     s.finish("x")
     assert s.status("x") == "memory"
+
+
+def test_copy_of_a_former_life_of_a_key__is_no_copy_of_the_new_one() -> None:
+    """The worker fetched x for y; both are given up, and x comes to life again, before its report arrives."""
+    s = Script(workers={"a": 1, "b": 1}, graph={"x": []}, options=Options(workers=["a"]))
+    s.finish("x")
+    on_b = Options(workers=["b"])
+    s.submit({"y": ["x"]}, options=on_b)
+    old = s.lives["x"]
+    s.release("x", "y")
+    s.submit({"x": []}, options=Options(workers=["a"]))
+    s.submit({"z": ["x"]}, options=on_b)
+    s.finish("x")
+    assert s.lives["x"] != old
+    s.freed()
+    s.step(KeysAdded(s.numbers["b"], ["x"], [8], [old]))
+    assert s.holders("x") == ["a"]
+    assert s.freed() == []  # z was sent there: the worker knows by itself that what it has is void
+    s.step(KeysAdded(s.numbers["b"], ["x"], [8], [s.lives["x"]]))
+    assert s.holders("x") == ["a", "b"]

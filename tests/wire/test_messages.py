@@ -107,7 +107,7 @@ def test_unknown_operation__refused(read: Any, header: list[Any]) -> None:
 
 def test_message_of_another_direction__refused() -> None:
     with pytest.raises(PeerError, match=r"unknown operation 'compute'"):
-        m.from_client(m.Compute([], [], [], [], [], [], [], []).frame()[0], b"")
+        m.from_client(m.Compute([], [], [], [], [], [], [], [], []).frame()[0], b"")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_columns_of_different_lengths__refused() -> None:
 
 
 def test_priority_column_of_another_length__refused() -> None:
-    header = m.Compute(["x"], [1], [0], [(0.0, 0.0, 1, 2)], [None], [None], [0], [b""]).frame()[0]
+    header = m.Compute(["x"], [1], [0], [(0.0, 0.0, 1, 2)], [None], [None], [0], [1], [b""]).frame()[0]
     header[4] = [[0.0, 0.0], 0.0, 1, 2]
 
     with pytest.raises(PeerError, match=r"'priority\.user' has 2 entries, others have 1"):
@@ -168,6 +168,7 @@ def test_uniform_columns__travel_as_one_number() -> None:
         [None] * n,
         [None] * n,
         [7] * n,
+        [1] * n,
         [b""] * n,
     )
     header = message.frame()[0]

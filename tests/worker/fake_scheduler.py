@@ -75,9 +75,10 @@ class Peer:
                 [run_id],
                 [self.functions[fn]],
                 [(priority, 0.0, 0, run_id)],
-                [list(inputs) or None],
+                [[(*each, 1) for each in inputs] or None],
                 [None],
                 [inline_max],
+                [1],
                 [data],
             )
         )

@@ -130,18 +130,20 @@ class Script:
 def compute(
     key: str,
     run_id: int,
-    inputs: Sequence[Input] = (),
+    inputs: Sequence[tuple[str, int, list[int]] | Input] = (),
     *,
     function: int = 0,
     priority: float = 0.0,
     resources: dict[str, float] | None = None,
     data: bytes = b"args",
     inline_max: int = 0,
+    life: int = 1,
 ) -> ComputeAsked:
-    """One task to run. A smaller priority runs sooner."""
+    """One task to run. A smaller priority runs sooner. Inputs are in life 1, unless they say otherwise."""
     rank: Priority = (priority, 0.0, 0, 0)
+    full = [(each[0], each[1], each[2], each[3] if len(each) > 3 else 1) for each in inputs]
     return ComputeAsked(
-        [key], [run_id], [function], [rank], [list(inputs) or None], [resources], [inline_max], [data]
+        [key], [run_id], [function], [rank], [full or None], [resources], [inline_max], [life], [data]
     )
 
 
@@ -156,6 +158,7 @@ def compute_many(keys: Sequence[str], first_run_id: int = 0, *, priority: float 
         [None] * n,
         [None] * n,
         [0] * n,
+        [1] * n,
         [b"args"] * n,
     )
 

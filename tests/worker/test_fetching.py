@@ -349,7 +349,7 @@ def test_fetch_lands_while_the_key_is_computed_here__only_the_run_is_reported() 
 
 def test_copy_is_asked_for__is_fetched_and_reported() -> None:
     s = Script()
-    (fetch,) = fetches(s.step(AcquireAsked(["x"], [8], [[5]])))
+    (fetch,) = fetches(s.step(AcquireAsked(["x"], [8], [1], [[5]])))
 
     out = s.got(fetch)
 
@@ -361,12 +361,12 @@ def test_copy_is_here_already__is_confirmed() -> None:
     s = Script()
     s.step(DataPut(["x"], [8], ["put"]))
 
-    assert added(s.step(AcquireAsked(["x"], [8], [[5]]))) == ["x"]
+    assert added(s.step(AcquireAsked(["x"], [8], [1], [[5]]))) == ["x"]
 
 
 def test_copy_can_be_had_from_nobody__this_is_reported_and_forgotten() -> None:
     s = Script()
-    (fetch,) = fetches(s.step(AcquireAsked(["x"], [8], [[5]])))
+    (fetch,) = fetches(s.step(AcquireAsked(["x"], [8], [1], [[5]])))
 
     out = s.step(FetchFailed(fetch.fetch, "reset"))
 
@@ -380,7 +380,7 @@ def test_copies_and_inputs_at_one_peer__inputs_come_first() -> None:
     s = Script(limits=Limits(fetch_bytes_max=1))
     s.compute("t0", 0, [("first", 1, [5])])
 
-    s.step(AcquireAsked(["copy"], [1], [[5]]), compute("t1", 1, [("input", 1, [5])]))
+    s.step(AcquireAsked(["copy"], [1], [1], [[5]]), compute("t1", 1, [("input", 1, [5])]))
 
     assert fetched(s.got(fetches(s.out)[0])) == [(5, ["input"])]
 
@@ -419,7 +419,7 @@ def test_copy_is_wanted_again_before_it_was_dropped__stays_and_is_reported() -> 
 
 def test_removal_during_an_acquisition__ends_it() -> None:
     s = Script()
-    (fetch,) = fetches(s.step(AcquireAsked(["x"], [8], [[5]])))
+    (fetch,) = fetches(s.step(AcquireAsked(["x"], [8], [1], [[5]])))
     s.step(RemoveAsked(["x"]))
 
     assert kept(s.got(fetch)) == []

@@ -120,7 +120,8 @@ class World:
         self.run_id += 1
         self.wanted[key] = self.run_id
         inputs: list[Input] = [
-            (name, r.randint(1, 30), self.holders()) for name in r.sample(KEYS, r.randint(0, 3))
+            (name, r.randint(1, 30), self.holders(), r.choice([1, 1, 1, 2]))
+            for name in r.sample(KEYS, r.randint(0, 3))
         ]
         inputs = [each for each in inputs if each[0] != key]
         resources = r.choice([None, None, {"GPU": 1.0}, {"GPU": 2.0}, {"GPU": 3.0}])
@@ -132,6 +133,7 @@ class World:
             [inputs or None],
             [resources],
             [0],
+            [r.choice([1, 1, 1, 2])],
             [r.choice([b"a", b"b"])],
         )
         self.step(event)
@@ -155,7 +157,7 @@ class World:
             r.choice(
                 [
                     RemoveAsked([key]),
-                    AcquireAsked([key], [8], [self.holders()]),
+                    AcquireAsked([key], [8], [r.randint(1, 2)], [self.holders()]),
                     WhoHasTold([key], [self.holders()]),
                     PeerGone(r.choice(PEERS)),
                     StatusSet(r.choice(["running", "paused"])),

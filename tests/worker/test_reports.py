@@ -75,6 +75,7 @@ def test_many_copies_and_questions__are_cut() -> None:
     added = ReportAdded()
     added.keys = [f"k{i}" for i in range(ENTRIES_MAX + 1)]
     added.nbytes = [1] * (ENTRIES_MAX + 1)
+    added.lives = [1] * (ENTRIES_MAX + 1)
     assert len(said(added)) == 2
 
     assert len(said(AskWhoHas(added.keys, [7]))) == 2

@@ -571,7 +571,7 @@ def test_acquire_of_what_is_being_computed__nothing_is_fetched() -> None:
     s = Script()
     s.compute("x", 1)
 
-    out = s.step(AcquireAsked(["x"], [8], [[5]]))
+    out = s.step(AcquireAsked(["x"], [8], [1], [[5]]))
 
     assert fetches(out) == []
     assert asked(out) == []

@@ -406,7 +406,7 @@ async def test_copy_is_acquired__and_removed() -> None:
         first.compute("x", 1, add, 5)
         await first.result("x")
 
-        second.say(messages.Acquire(["x"], [28], [[first.number]]))
+        second.say(messages.Acquire(["x"], [28], [1], [[first.number]]))
         assert (await second.hear(messages.Added)).keys == ["x"]
         assert await fetch(r.workers[1], "x") == 5
 

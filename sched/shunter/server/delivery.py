@@ -153,7 +153,9 @@ class Delivery:
             return [
                 *self._introduce(worker, instruction.holders),
                 *(
-                    messages.Acquire(keys[cut], instruction.nbytes[cut], instruction.holders[cut]).frame()
+                    messages.Acquire(
+                        keys[cut], instruction.nbytes[cut], instruction.lives[cut], instruction.holders[cut]
+                    ).frame()
                     for cut in cuts(keys)
                 ),
             ]
@@ -174,7 +176,7 @@ class Delivery:
         frames = send_ahead(worker, specs)
         for inputs in tasks.inputs:
             if inputs is not None:
-                frames += self._introduce(worker, [holders for _, _, holders in inputs])
+                frames += self._introduce(worker, [each[2] for each in inputs])
         keys = as_text(tasks.keys)
         sizes = [len(arguments) + weight(key) + 64 for key, (_, arguments) in zip(keys, specs)]
         for index, inputs in enumerate(tasks.inputs):
@@ -244,6 +246,7 @@ def compute(tasks: ComputeTasks, cut: slice) -> messages.Compute:
         cast("list[list[messages.TaskInput] | None]", tasks.inputs[cut]),
         [run_options(options) for options in tasks.options[cut]],
         tasks.inline_max[cut],
+        tasks.lives[cut],
         [arguments for _, arguments in specs],
     )
 
@@ -325,4 +328,4 @@ def finished(client: ClientPeer, report: ReportFinished) -> list[Frame]:
 
 def weight_of_inputs(inputs: list[Input]) -> int:
     """About how many bytes the inputs of one task take in a header."""
-    return sum(weight(cast("str", key)) + 24 + 12 * len(holders) for key, _, holders in inputs)
+    return sum(weight(cast("str", key)) + 32 + 12 * len(holders) for key, _, holders, _ in inputs)

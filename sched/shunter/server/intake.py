@@ -286,7 +286,7 @@ def event_of_worker(
     if isinstance(message, messages.WorkerHeartbeat):
         return Heartbeat(number, message.process, message.spilled, message.cpu)
     if isinstance(message, messages.Added):
-        return KeysAdded(number, as_keys(message.keys), message.nbytes)
+        return KeysAdded(number, as_keys(message.keys), message.nbytes, message.lives)
     if isinstance(message, messages.TakenBack):
         return TakeBackAnswered(number, message.asked, message.given)
     if isinstance(message, messages.WhoHasWanted):

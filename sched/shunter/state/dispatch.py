@@ -67,13 +67,14 @@ def send(cluster: Cluster, ts: TaskState, ws: WorkerState) -> None:
     message.priorities.append((-ts.user_priority, ts.share, ts.generation, ts.order))
     message.options.append(ts.options)
     message.inline_max.append(cluster.settings.inline_max if ts.wanter is not None else 0)
+    message.lives.append(ts.index)
     deps = ts.dependencies
     if deps is None:
         message.inputs.append(None)
         return
     inputs: list[Input] = []
     for dep in deps:
-        inputs.append((dep.key, size_of(cluster, dep), some_holders(dep, HOLDERS_NAMED_MAX)))
+        inputs.append((dep.key, size_of(cluster, dep), some_holders(dep, HOLDERS_NAMED_MAX), dep.index))
     message.inputs.append(inputs)
     note_transfers(cluster, ts, ws)
 

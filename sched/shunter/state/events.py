@@ -347,7 +347,9 @@ class DatasetPublished(ClientEvent):
 
     __slots__ = ("data", "keys", "name", "replace", "request")
 
-    def __init__(self, client: int, request: int, name: str, keys: list[Key], data: str, replace: bool) -> None:
+    def __init__(
+        self, client: int, request: int, name: str, keys: list[Key], data: str, replace: bool
+    ) -> None:
         super().__init__(client)
         self.request = request
         self.name = name
@@ -556,14 +558,18 @@ class LongRunning(Event):
 
 @final
 class KeysAdded(Event):
-    """The worker now holds copies of these keys (fetched as inputs, or acquired on request)."""
+    """The worker now holds copies of these keys (fetched as inputs, or acquired on request).
 
-    __slots__ = ("keys", "nbytes", "worker")
+    ``lives``: of which life of its key each copy is, as `ComputeTasks` or `AcquireReplicas` named it.
+    """
 
-    def __init__(self, worker: int, keys: list[Key], nbytes: list[int]) -> None:
+    __slots__ = ("keys", "lives", "nbytes", "worker")
+
+    def __init__(self, worker: int, keys: list[Key], nbytes: list[int], lives: list[int]) -> None:
         self.worker = worker
         self.keys = keys
         self.nbytes = nbytes
+        self.lives = lives
 
 
 @final

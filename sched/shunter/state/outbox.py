@@ -40,8 +40,8 @@ __all__ = [
     "WorkerGone",
 ]
 
-#: An input of a task that is sent: (key, bytes, numbers of at most 4 workers that hold it).
-Input: TypeAlias = tuple[Key, int, list[int]]
+#: An input of a task that is sent: (key, bytes, numbers of at most 4 workers that hold it, life of the key).
+Input: TypeAlias = tuple[Key, int, list[int], int]
 #: Smaller runs sooner: (-user priority, share, generation, order in its graph).
 Priority: TypeAlias = tuple[float, float, int, int]
 
@@ -63,9 +63,11 @@ class ComputeTasks(Instruction):
     """Run these tasks. ``inputs`` names, for each task, what it needs with its size and holders, or is None.
 
     ``inline_max``: for each task, the largest result in bytes to send back along with the report (0 = none).
+    ``lives``: a key that is forgotten and submitted again begins another life, with a larger number; what a worker
+    still has of a former life is void.
     """
 
-    __slots__ = ("inline_max", "inputs", "keys", "options", "priorities", "run_ids", "specs")
+    __slots__ = ("inline_max", "inputs", "keys", "lives", "options", "priorities", "run_ids", "specs")
 
     def __init__(self, peer: int) -> None:
         super().__init__(peer)
@@ -76,6 +78,7 @@ class ComputeTasks(Instruction):
         self.inputs: list[list[Input] | None] = []
         self.options: list[Options] = []
         self.inline_max: list[int] = []
+        self.lives: list[int] = []
 
 
 @final
@@ -93,12 +96,13 @@ class FreeKeys(Instruction):
 class AcquireReplicas(Instruction):
     """Fetch copies of these keys; answered by KeysAdded or AcquireFailed. Reserved: nothing emits it yet."""
 
-    __slots__ = ("holders", "keys", "nbytes")
+    __slots__ = ("holders", "keys", "lives", "nbytes")
 
     def __init__(self, peer: int) -> None:
         super().__init__(peer)
         self.keys: list[Key] = []
         self.nbytes: list[int] = []
+        self.lives: list[int] = []
         self.holders: list[list[int]] = []
 
 
@@ -396,12 +400,13 @@ class Outbox:
             self.push(last)
         last.keys.append(key)
 
-    def acquire(self, worker: int, key: Key, nbytes: int, holders: list[int]) -> None:
+    def acquire(self, worker: int, key: Key, life: int, nbytes: int, holders: list[int]) -> None:
         last = self.last.get(worker)
         if not isinstance(last, AcquireReplicas):
             last = AcquireReplicas(worker)
             self.push(last)
         last.keys.append(key)
+        last.lives.append(life)
         last.nbytes.append(nbytes)
         last.holders.append(holders)
 

@@ -536,7 +536,7 @@ def on_keys_added(cluster: Cluster, event: events.KeysAdded) -> None:
         return
     for i in range(len(event.keys)):
         ts = cluster.tasks.get(event.keys[i])
-        if ts is not None and ts.state == MEMORY and _is_input_on(ws, ts):
+        if ts is not None and ts.state == MEMORY and ts.index == event.lives[i] and _is_input_on(ws, ts):
             replicas.add_holder(ts, ws, wanted=False)
         elif ts is None or not (ts in ws.has_what or ts.processing_on is ws or _is_input_on(ws, ts)):
             cluster.outbox.free(ws.number, event.keys[i])  # Fetched for a task that has been taken from it.

@@ -34,8 +34,8 @@ FAILURE_KINDS: Final[frozenset[str]] = frozenset(get_args(FailureKind))
 WorkerStatus: TypeAlias = Literal["running", "paused", "retiring", "closed"]
 WORKER_STATUSES: Final[frozenset[str]] = frozenset(get_args(WorkerStatus))
 
-#: An input of a task that is sent to a worker: (key, bytes, numbers of workers that hold it).
-TaskInput: TypeAlias = tuple[str, int, list[int]]
+#: An input of a task that is sent to a worker: (key, bytes, numbers of workers that hold it, life of the key).
+TaskInput: TypeAlias = tuple[str, int, list[int], int]
 #: Smaller runs sooner: (−user priority, share, generation, order in its graph).
 Priority: TypeAlias = tuple[float, float, int, int]
 

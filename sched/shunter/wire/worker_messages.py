@@ -79,8 +79,8 @@ class Peers(NamedTuple):
 class Compute(NamedTuple):
     """Run these tasks. All fields have one entry a task.
 
-    ``inline_max``: the largest result, in bytes, to send back along with the report; 0 for none. ``blobs``:
-    argument pickles.
+    ``inline_max``: the largest result, in bytes, to send back along with the report; 0 for none. ``lives``: a key that
+    is submitted again after it was forgotten has a larger one. ``blobs``: argument pickles.
     """
 
     keys: list[str]
@@ -90,6 +90,7 @@ class Compute(NamedTuple):
     inputs: list[list[TaskInput] | None]
     options: list[RunOptions | None]
     inline_max: list[int]
+    lives: list[int]
     blobs: list[bytes]
 
     def frame(self) -> Frame:
@@ -102,6 +103,7 @@ class Compute(NamedTuple):
             column_or_none(self.inputs),
             column_or_none(self.options),
             collapse(self.inline_max),
+            self.lives,
             lengths(self.blobs),
         ]
         return header, self.blobs
@@ -116,6 +118,7 @@ class Compute(NamedTuple):
             _inputs(fields),
             parse_run_options(fields, "options"),
             fields.constant_or_integers("inline_max"),
+            fields.integers("life"),
             fields.blobs(),
         )
 
@@ -151,14 +154,20 @@ class Acquire(NamedTuple):
 
     keys: list[str]
     nbytes: list[int]
+    lives: list[int]
     holders: list[list[int]]
 
     def frame(self) -> Frame:
-        return ["acquire", self.keys, self.nbytes, self.holders], ()
+        return ["acquire", self.keys, self.nbytes, self.lives, self.holders], ()
 
     @classmethod
     def parse(cls, fields: Fields) -> Acquire:
-        return cls(fields.keys("key"), fields.integers("nbytes"), fields.integer_lists("holder"))
+        return cls(
+            fields.keys("key"),
+            fields.integers("nbytes"),
+            fields.integers("life"),
+            fields.integer_lists("holder"),
+        )
 
 
 class WhoHas(NamedTuple):
@@ -316,13 +325,14 @@ class Added(NamedTuple):
 
     keys: list[str]
     nbytes: list[int]
+    lives: list[int]
 
     def frame(self) -> Frame:
-        return ["added", self.keys, self.nbytes], ()
+        return ["added", self.keys, self.nbytes, self.lives], ()
 
     @classmethod
     def parse(cls, fields: Fields) -> Added:
-        return cls(fields.keys("key"), fields.integers("nbytes"))
+        return cls(fields.keys("key"), fields.integers("nbytes"), fields.integers("life"))
 
 
 class AcquireFailed(NamedTuple):
@@ -476,7 +486,7 @@ def _priorities(fields: Fields) -> list[Priority]:
 
 
 def _inputs(fields: Fields) -> list[list[TaskInput] | None]:
-    """A column of null or lists of (key, bytes, holders), or null for a column of nulls."""
+    """A column of null or lists of (key, bytes, holders, life), or null for a column of nulls."""
     if fields.peek() is None:
         fields.take("inputs")
         return [None] * fields.rows
@@ -492,13 +502,15 @@ def _inputs(fields: Fields) -> list[list[TaskInput] | None]:
 
 
 def _input(fields: Fields, row: Any) -> TaskInput:
-    if type(row) is not list or len(row) != 3:
-        fields.fail("inputs", "made of [key, nbytes, [holder]]", row)
-    key, nbytes, holders = row
+    if type(row) is not list or len(row) != 4:
+        fields.fail("inputs", "made of [key, nbytes, [holder], life]", row)
+    key, nbytes, holders, life = row
     if type(key) is not str or not key.isascii():
         fields.check_keys("inputs.key", [key])
     if type(nbytes) is not int or not 0 <= nbytes <= INT_MAX:
         fields.fail("inputs.nbytes", "an integer from 0 to 2**63-1", nbytes)
     if type(holders) is not list:
         fields.fail("inputs.holders", "a list", holders)
-    return key, nbytes, fields.check_integers("inputs.holders", holders, 0)
+    if type(life) is not int or not 0 <= life <= INT_MAX:
+        fields.fail("inputs.life", "an integer from 0 to 2**63-1", life)
+    return key, nbytes, fields.check_integers("inputs.holders", holders, 0), life

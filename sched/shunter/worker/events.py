@@ -40,8 +40,8 @@ __all__ = [
 
 #: Smaller runs sooner.
 Priority: TypeAlias = tuple[float, float, int, int]
-#: An input of a task: key, bytes, and workers that hold it.
-Input: TypeAlias = tuple[str, int, list[int]]
+#: An input of a task: key, bytes, workers that hold it, and the life of the key (see `ComputeAsked`).
+Input: TypeAlias = tuple[str, int, list[int], int]
 WorkerStatus: TypeAlias = Literal["running", "paused", "retiring", "closed"]
 
 
@@ -77,9 +77,22 @@ class FunctionsArrived(Event):
 
 @final
 class ComputeAsked(Event):
-    """Run these tasks. ``data``: argument pickles. ``inline_max``: largest result to send along, for each."""
+    """Run these tasks. ``data``: argument pickles. ``inline_max``: largest result to send along, for each.
 
-    __slots__ = ("data", "functions", "inline_max", "inputs", "keys", "priorities", "resources", "run_ids")
+    ``lives``: a key that was forgotten and submitted again has a larger one. What is here of another life is void.
+    """
+
+    __slots__ = (
+        "data",
+        "functions",
+        "inline_max",
+        "inputs",
+        "keys",
+        "lives",
+        "priorities",
+        "resources",
+        "run_ids",
+    )
 
     def __init__(
         self,
@@ -90,6 +103,7 @@ class ComputeAsked(Event):
         inputs: list[list[Input] | None],
         resources: list[dict[str, float] | None],
         inline_max: list[int],
+        lives: list[int],
         data: list[bytes],
     ) -> None:
         self.keys = keys
@@ -99,6 +113,7 @@ class ComputeAsked(Event):
         self.inputs = inputs
         self.resources = resources
         self.inline_max = inline_max
+        self.lives = lives
         self.data = data
 
 
@@ -124,11 +139,14 @@ class RemoveAsked(Event):
 
 @final
 class AcquireAsked(Event):
-    __slots__ = ("holders", "keys", "nbytes")
+    __slots__ = ("holders", "keys", "lives", "nbytes")
 
-    def __init__(self, keys: list[str], nbytes: list[int], holders: list[list[int]]) -> None:
+    def __init__(
+        self, keys: list[str], nbytes: list[int], lives: list[int], holders: list[list[int]]
+    ) -> None:
         self.keys = keys
         self.nbytes = nbytes
+        self.lives = lives
         self.holders = holders
 
 

@@ -39,11 +39,12 @@ class Fetching:
 
     # ------------------------------------------------------------------------------------------ wants
 
-    def want(self, key: str, nbytes: int, holders: Iterable[int], priority: Priority) -> Want:
+    def want(self, key: str, life: int, nbytes: int, holders: Iterable[int], priority: Priority) -> Want:
         """Want a value, or want it sooner, or learn of more holders."""
         want = self.wants.get(key)
         if want is None:
-            want = self.wants[key] = Want(key, nbytes, priority)
+            want = self.wants[key] = Want(key, life, nbytes, priority)
+        want.life = life
         sooner = priority < want.priority
         if sooner:
             want.priority = priority
@@ -56,9 +57,9 @@ class Fetching:
             self._seek(want)
         return want
 
-    def acquire(self, key: str, nbytes: int, holders: Iterable[int], priority: Priority) -> None:
+    def acquire(self, key: str, life: int, nbytes: int, holders: Iterable[int], priority: Priority) -> None:
         """Want a copy because the scheduler asked for it."""
-        want = self.want(key, nbytes, holders, priority)
+        want = self.want(key, life, nbytes, holders, priority)
         if want.status != "missing":
             want.acquired = True
             return

@@ -6,7 +6,7 @@ last one if both are of one sort, so that a batch of results leaves as one messa
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from shunter.worker.events import Priority
 
@@ -35,11 +35,29 @@ __all__ = [
 ]
 
 
+#: The life of a value that a client has put here, until the scheduler speaks of its key.
+UNKNOWN_LIFE: Final = -1
+
+
 @final
 class Task:
-    """What the scheduler asked for: facts of one run, never changed after it was made."""
+    """What the scheduler asked for: facts of one run, never changed after it was made.
 
-    __slots__ = ("data", "function", "inline_max", "inputs", "key", "priority", "resources", "run_id")
+    ``life``: of its key; ``lives``: of the keys of ``inputs``.
+    """
+
+    __slots__ = (
+        "data",
+        "function",
+        "inline_max",
+        "inputs",
+        "key",
+        "life",
+        "lives",
+        "priority",
+        "resources",
+        "run_id",
+    )
 
     def __init__(
         self,
@@ -51,6 +69,8 @@ class Task:
         resources: dict[str, float] | None,
         inline_max: int,
         data: bytes,
+        life: int = UNKNOWN_LIFE,
+        lives: tuple[int, ...] = (),
     ) -> None:
         self.key = key
         self.run_id = run_id
@@ -60,6 +80,8 @@ class Task:
         self.resources = resources
         self.inline_max = inline_max
         self.data = data
+        self.life = life
+        self.lives = lives
 
 
 @final
@@ -226,11 +248,12 @@ class ReportLongRunning(Instruction):
 
 @final
 class ReportAdded(Instruction):
-    __slots__ = ("keys", "nbytes")
+    __slots__ = ("keys", "lives", "nbytes")
 
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.nbytes: list[int] = []
+        self.lives: list[int] = []
 
 
 @final
@@ -347,13 +370,14 @@ class Outbox:
         last.types.append(type_name)
         last.data.append(data)
 
-    def added(self, key: str, nbytes: int) -> None:
+    def added(self, key: str, nbytes: int, life: int) -> None:
         last = self._last()
         if not isinstance(last, ReportAdded):
             last = ReportAdded()
             self.push(last)
         last.keys.append(key)
         last.nbytes.append(nbytes)
+        last.lives.append(life)
 
     def acquire_failed(self, key: str) -> None:
         last = self._last()

@@ -140,6 +140,7 @@ class Want:
     Attributes:
         waiters: runs that need it.
         acquired: the scheduler asked for a copy.
+        life: of the key; a value of another life is not wanted.
         holders: peers that have it, as far as is known.
         denied: peers that said they do not have it although the scheduler named them; not asked for a while.
         flight: number of the fetch that is to bring it, -1 for none.
@@ -153,14 +154,16 @@ class Want:
         "flight",
         "holders",
         "key",
+        "life",
         "nbytes",
         "priority",
         "status",
         "waiters",
     )
 
-    def __init__(self, key: str, nbytes: int, priority: Priority) -> None:
+    def __init__(self, key: str, life: int, nbytes: int, priority: Priority) -> None:
         self.key: Final = key
+        self.life = life
         self.nbytes = nbytes
         self.priority = priority
         self.status: WantStatus = "missing"

@@ -24,6 +24,7 @@ from shunter.worker.events import (
     TakeBackAsked,
 )
 from shunter.worker.instructions import (
+    UNKNOWN_LIFE,
     AnswerTakeBack,
     Keep,
     ReportAdded,
@@ -51,7 +52,7 @@ from shunter.worker.runs import (
     supersede,
 )
 from shunter.worker.tables import Tables
-from shunter.worker.values import drop_value, mark_users, spare
+from shunter.worker.values import drop_value, mark_users, renew, spare
 
 #: Copies asked for by the scheduler come after normal work, and before work of low priority.
 ACQUIRE_PRIORITY: Final[Priority] = (0.5, 0.0, 0, 0)
@@ -59,7 +60,7 @@ NO_REQUEST: Final = -1
 
 
 def on_compute_asked(t: Tables, event: ComputeAsked) -> None:
-    for key, run_id, number, priority, inputs, resources, inline_max, data in zip(
+    for key, run_id, number, priority, inputs, resources, inline_max, life, data in zip(
         event.keys,
         event.run_ids,
         event.functions,
@@ -67,10 +68,18 @@ def on_compute_asked(t: Tables, event: ComputeAsked) -> None:
         event.inputs,
         event.resources,
         event.inline_max,
+        event.lives,
         event.data,
     ):
-        names = tuple([each[0] for each in inputs]) if inputs else ()
-        task = Task(key, run_id, number, priority, names, resources, inline_max, data)
+        names: tuple[str, ...] = ()
+        lives: tuple[int, ...] = ()
+        renew(t, key, life)
+        if inputs:
+            names = tuple([each[0] for each in inputs])
+            lives = tuple([each[3] for each in inputs])
+            for name, each_life in zip(names, lives):
+                renew(t, name, each_life)
+        task = Task(key, run_id, number, priority, names, resources, inline_max, data, life, lives)
         if key in t.held:
             spare(t, key)
             if key in t.runs:
@@ -120,7 +129,7 @@ def on_runs_finished(t: Tables, event: RunsFinished) -> None:
         report.threads.append(thread)
         report.types.append(type_name)
         report.data.append(data)
-        hold(t, key, nbytes)
+        hold(t, key, run.task.life, nbytes)
     if report.keys:
         t.outbox.push(keep)
         t.outbox.push(report)
@@ -158,12 +167,12 @@ def on_run_seceded(t: Tables, event: RunSeceded) -> None:
 def on_data_put(t: Tables, event: DataPut) -> None:
     for key, nbytes, value in zip(event.keys, event.nbytes, event.values):
         t.outbox.keep(key, value, nbytes)
-        arrived(t, key, nbytes)
+        arrived(t, key, UNKNOWN_LIFE, nbytes)
 
 
-def arrived(t: Tables, key: str, nbytes: int) -> bool:
+def arrived(t: Tables, key: str, life: int, nbytes: int) -> bool:
     """A value came from elsewhere. True if that is news to the scheduler, and no run reports it."""
-    hold(t, key, nbytes)
+    hold(t, key, life, nbytes)
     run = t.runs.get(key)
     if run is None:
         return True
@@ -205,14 +214,15 @@ def on_remove_asked(t: Tables, event: RemoveAsked) -> None:
 
 
 def on_acquire_asked(t: Tables, event: AcquireAsked) -> None:
-    for key, nbytes, holders in zip(event.keys, event.nbytes, event.holders):
+    for key, nbytes, life, holders in zip(event.keys, event.nbytes, event.lives, event.holders):
+        renew(t, key, life)
         if key in t.held:
             t.doomed.pop(key, None)
-            t.outbox.added(key, t.held[key])
+            t.outbox.added(key, t.held[key], life)
         elif key in t.runs:
             pass  # It will be here, and be reported, when the run has finished.
         else:
-            t.fetching.acquire(key, nbytes, holders, ACQUIRE_PRIORITY)
+            t.fetching.acquire(key, life, nbytes, holders, ACQUIRE_PRIORITY)
 
 
 # ---------------------------------------------------------------------------------------------- fetches
@@ -234,9 +244,10 @@ def on_fetch_done(t: Tables, event: FetchDone) -> None:
             t.fetching.rely_on_run(want)  # To the scheduler the key is being computed here.
             continue
         t.outbox.keep(key, value, nbytes)
-        if arrived(t, key, nbytes):
+        if arrived(t, key, want.life, nbytes):
             added.keys.append(key)
             added.nbytes.append(nbytes)
+            added.lives.append(want.life)
     if added.keys:
         t.outbox.push(added)
     for want in landed.values():

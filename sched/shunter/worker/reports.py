@@ -37,7 +37,8 @@ def frames_of(report: Instruction) -> list[Frame]:
         return [_finished(report, part).frame() for part in _parts(report.keys, report.data)]
     if isinstance(report, ReportAdded):
         return [
-            messages.Added(report.keys[part], report.nbytes[part]).frame() for part in _parts(report.keys)
+            messages.Added(report.keys[part], report.nbytes[part], report.lives[part]).frame()
+            for part in _parts(report.keys)
         ]
     if isinstance(report, ReportFailed):
         return [_failed(report).frame()]

@@ -43,11 +43,11 @@ def begin(t: Tables, task: Task, inputs: list[Input] | None) -> None:
 
 def want_inputs(t: Tables, run: Run, inputs: list[Input]) -> None:
     """Want the inputs that are not here."""
-    for key, nbytes, holders in inputs:
+    for key, nbytes, holders, life in inputs:
         if key in t.held:
             spare(t, key)
             continue
-        want = t.fetching.want(key, nbytes, holders, run.task.priority)
+        want = t.fetching.want(key, life, nbytes, holders, run.task.priority)
         if run not in want.waiters:
             want.waiters[run] = None
             run.missing += 1
@@ -65,9 +65,10 @@ def have_one(t: Tables, run: Run) -> None:
         make_ready(t, run)
 
 
-def hold(t: Tables, key: str, nbytes: int) -> None:
+def hold(t: Tables, key: str, life: int, nbytes: int) -> None:
     """A value is in the store now."""
     t.held[key] = nbytes
+    t.lives[key] = life
     t.doomed.pop(key, None)
     want = t.fetching.satisfy(key)
     if want is not None:
@@ -108,7 +109,8 @@ def inputs_are_held(t: Tables, run: Run) -> bool:
             spare(t, key)
         return True
     run.status = "waiting"
-    want_inputs(t, run, [(key, 0, []) for key in absent])
+    lives = dict(zip(run.task.inputs, run.task.lives))
+    want_inputs(t, run, [(key, 0, [], lives[key]) for key in absent])
     return False
 
 
@@ -237,5 +239,9 @@ def adopt(t: Tables, run: Run, task: Task) -> None:
 
 def is_same(a: Task, b: Task) -> bool:
     return (
-        a.function == b.function and a.data == b.data and a.inputs == b.inputs and a.resources == b.resources
+        a.function == b.function
+        and a.data == b.data
+        and a.inputs == b.inputs
+        and a.lives == b.lives
+        and a.resources == b.resources
     )

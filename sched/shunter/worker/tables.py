@@ -31,6 +31,7 @@ class Tables:
         occupied: slots in use; more than ``nthreads`` means that work was handed out ahead.
         ahead: sum of the estimates of runs that occupy slots, seconds.
         held: bytes of each value in the store.
+        lives: of which life of its key each of them is.
         using: how many executing runs use a value, by key (of whichever version of the value).
         doomed: copies to be dropped when no run uses them.
         asked: take-backs that wait for the threads' answer, by request: (asked, given so far).
@@ -47,6 +48,7 @@ class Tables:
         "functions",
         "held",
         "limits",
+        "lives",
         "nthreads",
         "occupied",
         "orphans",
@@ -75,6 +77,7 @@ class Tables:
         self.occupied = 0
         self.ahead = 0.0
         self.held: dict[str, int] = {}
+        self.lives: dict[str, int] = {}
         self.using: dict[str, int] = {}
         self.doomed: dict[str, None] = {}
         self.asked: dict[int, tuple[list[int], list[int]]] = {}

@@ -71,6 +71,7 @@ def check_values(t: Tables) -> None:
         for key in run.task.inputs:
             users[key] = users.get(key, 0) + 1
     assert users == t.using
+    assert t.lives.keys() == t.held.keys()
     for key in t.doomed:
         assert key in t.held, key
         assert key in t.using, key

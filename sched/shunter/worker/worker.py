@@ -285,6 +285,7 @@ class Worker:
                 message.inputs,
                 resources,
                 message.inline_max,
+                message.lives,
                 message.blobs,
             )
         )
@@ -296,7 +297,7 @@ class Worker:
         self._step(RemoveAsked(message.keys))
 
     def _on_acquire(self, message: messages.Acquire) -> None:
-        self._step(AcquireAsked(message.keys, message.nbytes, message.holders))
+        self._step(AcquireAsked(message.keys, message.nbytes, message.lives, message.holders))
 
     def _on_who_has(self, message: messages.WhoHas) -> None:
         self._step(WhoHasTold(message.keys, message.holders))
