@@ -27,6 +27,8 @@ STATE_ORDER: Final = (
     "graphs movement",
     "rebalance replication retirement",
     "membership",
+    "restart keeping idleness",
+    "clients",
     "reactions",
     "validate views",
     "scheduler",

@@ -68,7 +68,11 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
             "workers worker_list workers_by_address workers_by_name workers_by_host suppliers graves total_threads "
             "running had_workers dropped_events is_no_worker_armed next_index"
         ),
-        "reactions": "clients incoming tasks next_index delayed complaints dropped_events promised",
+        "reactions": "incoming delayed complaints dropped_events promised",
+        "clients": "clients tasks next_index dropped_events",
+        "keeping": "datasets",
+        "restart": "restarts next_restart",
+        "idleness": "busy_at is_idle_timeout_armed",
         "validate": "touched",
     },
 }

@@ -82,7 +82,10 @@ class Story:
         self.random = random.Random(seed)
         self.now = 100.0
         settings = Settings(
-            validate=True, slice=self.random.choice([5, 50, 1000]), no_workers_timeout=timeout
+            validate=True,
+            slice=self.random.choice([5, 50, 1000]),
+            no_workers_timeout=timeout,
+            worker_ttl=0.0,  # its workers say nothing while they have nothing to say
         )
         self.state = SchedulerState(settings, now=self.now)
         self.arrows: set[tuple[str, str]] = set()  # that were made, of those that somebody watches

@@ -98,7 +98,9 @@ class Script:
         **settings: Any,
     ) -> None:
         self.now = 100.0
-        self.state = SchedulerState(Settings(**{"validate": True, **settings}), now=self.now)
+        self.state = SchedulerState(
+            Settings(**{"validate": True, "worker_ttl": 0.0, **settings}), now=self.now
+        )
         self.out: list[Instruction] = []
         self.changes: list[Change] = []
         self.numbers: dict[str, int] = {}  # of the latest peer of that name
@@ -263,12 +265,13 @@ class Script:
         address: str | None = None,
         host: str = "h",
         resources: dict[str, float] | None = None,
+        has_parent: bool = False,
     ) -> int:
         number = self._number(name)
         self.threads[number] = threads
         self.runs[number] = {}
         where = address or f"tcp://{name}:1"
-        self.step(WorkerAdded(number, where, name, host, threads, 0, resources or {}))
+        self.step(WorkerAdded(number, where, name, host, threads, 0, resources or {}, has_parent))
         return number
 
     def set_status(self, worker: str, status: WorkerStatus) -> None:

@@ -14,7 +14,6 @@ from shunter.state import (
     RebalanceRequested,
     ReplicateRequested,
     Reply,
-    RestartRequested,
     RetireRequested,
 )
 from tests.state.script import Script, roots
@@ -212,12 +211,9 @@ def test_requests_that_this_version_cannot_do__are_refused_in_words() -> None:
         RebalanceRequested(c, 1, None, None),
         ReplicateRequested(c, 2, ["x"], 2, None),
         RetireRequested(c, 3, [1], 60.0),
-        RestartRequested(c, 4),
     )
     replies = s.take(Reply)
-    assert [(reply.peer, reply.request, reply.ok) for reply in replies] == [
-        (c, n, False) for n in (1, 2, 3, 4)
-    ]
+    assert [(reply.peer, reply.request, reply.ok) for reply in replies] == [(c, n, False) for n in (1, 2, 3)]
     assert all("cannot" in str(reply.value) for reply in replies)
 
 

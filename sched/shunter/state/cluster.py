@@ -205,15 +205,42 @@ class Grave:
 
 
 @final
+class Dataset:
+    """Published keys: ``keeper`` wants them, ``data`` is handed back with them (opaque text)."""
+
+    __slots__ = ("data", "keeper")
+
+    def __init__(self, keeper: ClientState, data: str) -> None:
+        self.keeper: Final = keeper
+        self.data: Final = data
+
+
+@final
+class Restart:
+    """A request to restart that is to be answered when ``wanted`` workers are there."""
+
+    __slots__ = ("client", "request", "timeout", "wanted")
+
+    def __init__(self, client: int, request: int, timeout: float, wanted: int) -> None:
+        self.client: Final = client
+        self.request: Final = request
+        self.timeout: Final = timeout
+        self.wanted: Final = wanted
+
+
+@final
 class Cluster:
     """All tables. One instance is the whole state; verbs get it as their first argument."""
 
     __slots__ = (
         "agenda",
+        "busy_at",
         "clients",
         "complaints",
         "counts",
+        "datasets",
         "delayed",
+        "detached",
         "dropped_events",
         "generation",
         "graves",
@@ -222,18 +249,21 @@ class Cluster:
         "idle",
         "idle_kinds",
         "incoming",
+        "is_idle_timeout_armed",
         "is_no_worker_armed",
         "is_retry_armed",
         "kinds",
         "log",
         "marks",
         "next_index",
+        "next_restart",
         "next_run_id",
         "next_serial",
         "no_worker",
         "now",
         "outbox",
         "promised",
+        "restarts",
         "roots",
         "running",
         "settings",
@@ -279,6 +309,9 @@ class Cluster:
         ] = {}  # how often it could not be got from which holder
         self.delayed: dict[TaskState, float] = {}  # retries that wait -> until when
         self.promised: dict[TaskState, WorkerState] = {}  # taken back for the idle thread of …
+        self.detached: Final = ClientState(-1, "fire and forget")
+        self.datasets: dict[str, Dataset] = {}
+        self.restarts: dict[int, Restart] = {}
         self.graves: dict[int, Grave] = {}
         self.timers: list[tuple[float, int, Timer]] = []
 
@@ -298,11 +331,14 @@ class Cluster:
         self.running = 0  # workers
         self.had_workers = False
         self.is_retry_armed = False  # a timer will look again for idle threads and unsent work
+        self.busy_at = now  # when there was something to do
+        self.is_idle_timeout_armed = False
         self.is_no_worker_armed = False  # a timer will look for tasks without a worker for too long
 
         self.next_index = 0
         self.next_run_id = 1
         self.next_serial = 1
+        self.next_restart = 0
         self.generation = 0
         self.marks = 0
 

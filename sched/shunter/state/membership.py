@@ -22,7 +22,7 @@ from shunter.state.names import (
     WAITING,
     WorkerStatus,
 )
-from shunter.state.outbox import ClosePeer, WorkerGone
+from shunter.state.outbox import ClosePeer, KillWorker, WorkerGone
 
 # ---------------------------------------------------------------------------------------------- workers
 
@@ -40,7 +40,7 @@ def on_worker_added(cluster: Cluster, event: events.WorkerAdded) -> None:
         if older is not None and older.number in cluster.workers:
             cluster.outbox.push(ClosePeer(older.number, "a newer worker has its address or name"))
             # Most likely it died and was started again before its broken link was seen.
-            _remove_worker(cluster, older, "replaced by a newer worker", expected=False)
+            remove_worker(cluster, older, "replaced by a newer worker", expected=False)
     supply = {name: assignment.millionths(amount) for name, amount in event.resources.items()}
     ws = WorkerState(
         event.worker,
@@ -51,6 +51,7 @@ def on_worker_added(cluster: Cluster, event: events.WorkerAdded) -> None:
         event.nthreads,
         event.memory_limit,
         supply,
+        event.has_parent,
         cluster.now,
     )
     cluster.next_index += 1
@@ -64,6 +65,8 @@ def on_worker_added(cluster: Cluster, event: events.WorkerAdded) -> None:
     if not cluster.had_workers:
         cluster.had_workers = True
         backlog.restart_no_worker_clock(cluster)
+    if cluster.settings.worker_ttl > 0.0:
+        cluster.wake_at(cluster.now + cluster.settings.worker_ttl, Timer("ttl", ws.number))
     _start_running(cluster, ws)
 
 
@@ -122,15 +125,50 @@ def on_heartbeat(cluster: Cluster, event: events.Heartbeat) -> None:
     ws.cpu = event.cpu
 
 
+def on_silence(cluster: Cluster, number: int) -> None:
+    """The time of a worker is over, unless it has been heard meanwhile.
+
+    One more tenth of it is given after the timer was due: if it was the scheduler that stood still (a sleeping
+    laptop, a stopped process), what workers said meanwhile has still to be read.
+    """
+    ws = cluster.workers.get(number)
+    if ws is None:
+        return
+    ttl = cluster.settings.worker_ttl
+    if cluster.now < ws.last_seen + ttl:
+        cluster.wake_at(ws.last_seen + ttl, Timer("ttl", number))
+    else:
+        cluster.wake_at(cluster.now + ttl / 10.0, Timer("ttl-over", number))
+
+
+def on_silence_again(cluster: Cluster, number: int) -> None:
+    """Still not a word: take it for dead. Its parent, if it has one, is to replace it."""
+    ws = cluster.workers.get(number)
+    if ws is None:
+        return
+    ttl = cluster.settings.worker_ttl
+    if cluster.now < ws.last_seen + ttl:
+        cluster.wake_at(ws.last_seen + ttl, Timer("ttl", number))
+        return
+    reason = (
+        f"nothing was heard of it for {cluster.now - ws.last_seen:.0f} s (worker_ttl is {ttl:g} s):"
+        " its process is stopped, its host is gone, or a task holds the interpreter lock"
+    )
+    if ws.has_parent:
+        cluster.outbox.push(KillWorker(number, reason))
+    cluster.outbox.push(ClosePeer(number, reason))
+    remove_worker(cluster, ws, reason, expected=False)
+
+
 def on_worker_removed(cluster: Cluster, event: events.WorkerRemoved) -> None:
     ws = cluster.workers.get(event.worker)
     if ws is None:
         cluster.dropped_events += 1  # it left twice: its link broke while it was being replaced
         return
-    _remove_worker(cluster, ws, event.reason, event.expected)
+    remove_worker(cluster, ws, event.reason, event.expected)
 
 
-def _remove_worker(cluster: Cluster, ws: WorkerState, reason: str, expected: bool) -> None:
+def remove_worker(cluster: Cluster, ws: WorkerState, reason: str, expected: bool) -> None:
     """Out of every index first, else tasks would go back to it; then its work and its data."""
     _set_status(cluster, ws, CLOSED)
     del cluster.workers[ws.number]

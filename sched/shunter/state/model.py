@@ -166,6 +166,7 @@ class WorkerState:
         "cpu",
         "death",
         "demands",
+        "has_parent",
         "has_what",
         "host",
         "in_clock",
@@ -208,6 +209,7 @@ class WorkerState:
         nthreads: int,
         memory_limit: int,
         supply: dict[str, int],
+        has_parent: bool,
         now: float,
     ) -> None:
         self.number: Final = number
@@ -218,6 +220,7 @@ class WorkerState:
         self.nthreads: Final = nthreads
         self.memory_limit: Final = memory_limit
         self.supply: Final = supply  # resources, in millionths
+        self.has_parent: Final = has_parent  # a process that can replace it
         # assignment
         self.processing: dict[TaskState, None] = {}  # in the order in which they were sent
         self.n_long_running = 0

@@ -10,29 +10,21 @@ from __future__ import annotations
 from shunter.state import (
     assignment,
     backlog,
+    clients,
     dispatch,
     engine,
     events,
     graphs,
-    interest,
-    links,
+    idleness,
+    keeping,
     membership,
     replicas,
+    restart,
     transitions,
 )
 from shunter.state.cluster import Cluster, Timer
-from shunter.state.events import DEFAULT_OPTIONS
-from shunter.state.groups import created as count_created
-from shunter.state.groups import get_kind
 from shunter.state.model import ClientState, TaskState, WorkerState
-from shunter.state.names import (
-    ERRED,
-    MEMORY,
-    QUEUED,
-    RELEASED,
-    WAITING,
-    Key,
-)
+from shunter.state.names import MEMORY, QUEUED, RELEASED, WAITING, Key
 from shunter.state.outbox import ClosePeer, Reply
 
 #: A worker that cannot fetch a key so often is believed: the holder it was told does not have it.
@@ -74,19 +66,27 @@ def _apply_in_order(cluster: Cluster, cs: ClientState, event: events.Event) -> N
     elif isinstance(event, events.GraphCommit):
         on_graph_commit(cluster, cs, event)
     elif isinstance(event, events.ClientReleasesKeys):
-        on_client_releases_keys(cluster, cs, event)
+        clients.on_client_releases_keys(cluster, cs, event)
     elif isinstance(event, events.ClientDesiresKeys):
-        on_client_desires_keys(cluster, cs, event)
+        clients.on_client_desires_keys(cluster, cs, event)
     elif isinstance(event, events.KeysCancelled):
-        on_keys_cancelled(cluster, cs, event)
+        clients.on_keys_cancelled(cluster, cs, event)
     elif isinstance(event, events.KeysRetried):
-        on_keys_retried(cluster, cs, event)
+        clients.on_keys_retried(cluster, cs, event)
     elif isinstance(event, events.PrioritySet):
-        on_priority_set(cluster, event)
+        clients.on_priority_set(cluster, event)
     elif isinstance(event, events.DataScattered):
-        on_data_scattered(cluster, cs, event)
+        clients.on_data_scattered(cluster, cs, event)
     elif isinstance(event, events.GraphAborted):
         cs.parts.pop(event.graph, None)
+    elif isinstance(event, events.KeysDetached):
+        keeping.on_keys_detached(cluster, cs, event)
+    elif isinstance(event, events.DatasetRequested):
+        keeping.on_dataset_requested(cluster, cs, event)
+    elif isinstance(event, events.DatasetPublished):
+        keeping.on_dataset_published(cluster, cs, event)
+    elif isinstance(event, events.DatasetUnpublished):
+        keeping.on_dataset_unpublished(cluster, cs, event)
     else:
         raise cluster.bug(f"no reaction to {type(event).__name__}")
 
@@ -106,6 +106,7 @@ def _apply_rare_event(cluster: Cluster, event: events.Event) -> None:
         on_data_released(cluster, event)
     elif isinstance(event, events.WorkerAdded):
         membership.on_worker_added(cluster, event)
+        restart.on_worker_added(cluster)
     elif isinstance(event, events.WorkerRemoved):
         membership.on_worker_removed(cluster, event)
     elif isinstance(event, events.WorkerDied):
@@ -113,9 +114,9 @@ def _apply_rare_event(cluster: Cluster, event: events.Event) -> None:
     elif isinstance(event, events.WorkerStatusChanged):
         membership.on_worker_status_changed(cluster, event)
     elif isinstance(event, events.ClientAdded):
-        on_client_added(cluster, event)
+        clients.on_client_added(cluster, event)
     elif isinstance(event, events.ClientRemoved):
-        on_client_removed(cluster, event)
+        _on_client_removed(cluster, event)
     elif isinstance(event, events.AcquireFailed):
         cluster.dropped_events += 1  # nothing is acquired on request yet, so nothing can fail
     elif isinstance(event, events.RebalanceRequested):
@@ -125,7 +126,7 @@ def _apply_rare_event(cluster: Cluster, event: events.Event) -> None:
     elif isinstance(event, events.RetireRequested):
         _not_yet(cluster, event.client, event.request, "retire")
     elif isinstance(event, events.RestartRequested):
-        _not_yet(cluster, event.client, event.request, "restart")
+        _on_restart_requested(cluster, event)
     elif isinstance(event, (events.ProposalMade, events.PreferencesSet)):
         cluster.say("info", "proposal-refused", {"reason": "this version takes no proposals"})
     else:
@@ -134,6 +135,35 @@ def _apply_rare_event(cluster: Cluster, event: events.Event) -> None:
 
 def _not_yet(cluster: Cluster, client: int, request: int, what: str) -> None:
     cluster.outbox.push(Reply(client, request, False, f"this version of the scheduler cannot {what}"))
+
+
+def _on_client_removed(cluster: Cluster, event: events.ClientRemoved) -> None:
+    cs = cluster.clients.get(event.client)
+    if cs is not None:
+        _abandon_incoming(cluster, cs)
+        cs.deferred.clear()
+    clients.on_client_removed(cluster, event)
+
+
+def _abandon_incoming(cluster: Cluster, cs: ClientState) -> None:
+    """Give up the graph that is coming in. What waits behind it is left to come."""
+    intake = cs.incoming
+    if isinstance(intake, graphs.Intake):
+        graphs.abandon(cluster, intake)
+        cs.incoming = None
+
+
+def _on_restart_requested(cluster: Cluster, event: events.RestartRequested) -> None:
+    """Everything of everybody is given up. What a client sends before it hears of that, it releases when it does."""
+    if event.client not in cluster.clients:
+        cluster.dropped_events += 1
+        return
+    for cs in cluster.clients.values():
+        _abandon_incoming(cluster, cs)
+        clients.release_everything(cluster, cs)
+    keeping.let_go(cluster)
+    engine.settle(cluster)
+    restart.replace_workers(cluster, event)
 
 
 # ---------------------------------------------------------------------------------------------- time
@@ -174,6 +204,14 @@ def _on_timer(cluster: Cluster, timer: Timer) -> None:
         membership.settle_grave(cluster, timer.number)
     elif what == "no-worker":
         membership.fail_without_worker(cluster)
+    elif what == "ttl":
+        membership.on_silence(cluster, timer.number)
+    elif what == "ttl-over":
+        membership.on_silence_again(cluster, timer.number)
+    elif what == "restart":
+        restart.on_deadline(cluster, timer.number)
+    elif what == "idle-timeout":
+        idleness.on_deadline(cluster)
     else:
         raise cluster.bug(f"unknown timer {what!r}")
 
@@ -235,180 +273,6 @@ def _catch_up(cluster: Cluster, cs: ClientState) -> None:
 
 def _has_graph_coming_in(cs: ClientState) -> bool:
     return cs.incoming is not None
-
-
-# ---------------------------------------------------------------------------------------------- clients
-
-
-def on_client_added(cluster: Cluster, event: events.ClientAdded) -> None:
-    if event.client in cluster.clients:
-        cluster.dropped_events += 1
-        return
-    cluster.clients[event.client] = ClientState(event.client, event.name)
-
-
-def on_client_removed(cluster: Cluster, event: events.ClientRemoved) -> None:
-    cs = cluster.clients.pop(event.client, None)
-    if cs is None:
-        cluster.dropped_events += 1
-        return
-    intake = cs.incoming
-    if isinstance(intake, graphs.Intake):
-        graphs.abandon(cluster, intake)
-        cs.incoming = None
-        cs.deferred.clear()
-    for ts in list(cs.wants):
-        _stop_wanting(cluster, cs, ts)
-
-
-def on_client_desires_keys(cluster: Cluster, cs: ClientState, event: events.ClientDesiresKeys) -> None:
-    for key in event.keys:
-        ts = cluster.tasks.get(key)
-        if ts is None:
-            cluster.outbox.cancelled(cs.number, key, f"the scheduler does not know {key!r}; submit it again")
-        elif interest.want(ts, cs):
-            graphs.tell_if_done(cluster, cs, ts)
-            if ts.state == RELEASED:
-                cluster.recommend(ts, WAITING)
-
-
-def on_client_releases_keys(cluster: Cluster, cs: ClientState, event: events.ClientReleasesKeys) -> None:
-    tasks = cluster.tasks
-    for key in event.keys:
-        ts = tasks.get(key)
-        if ts is not None:
-            _stop_wanting(cluster, cs, ts)
-
-
-def _stop_wanting(cluster: Cluster, cs: ClientState, ts: TaskState) -> None:
-    if interest.unwant(ts, cs) and not interest.is_needed(ts):
-        cluster.recommend(ts, RELEASED)
-
-
-def on_keys_cancelled(cluster: Cluster, cs: ClientState, event: events.KeysCancelled) -> None:
-    """Give up keys and everything that depends on them, as far as nobody else wants it (or all of it, forced)."""
-    found: dict[TaskState, None] = {}
-    stack: list[TaskState] = []
-    for key in event.keys:
-        ts = cluster.tasks.get(key)
-        if ts is None:
-            cluster.outbox.cancelled(cs.number, key, "cancelled by this client")
-            continue
-        if ts not in found:
-            found[ts] = None
-            stack.append(ts)
-    while stack:
-        ts = stack.pop()
-        if not event.force and _is_wanted_by_others(ts, cs):
-            continue  # it stays, so what depends on it may stay too
-        for other in links.dependents_of(ts):
-            if other not in found:
-                found[other] = None
-                stack.append(other)
-    for ts in found:
-        wanters = interest.wanters_of(ts) if event.force else [cs]
-        for wanter in wanters:
-            if wanter.number >= 0 and interest.unwant(ts, wanter):  # what a graph on its way in pins stays
-                who = "this client" if wanter is cs else f"client {cs.name!r}, by force"
-                cluster.outbox.cancelled(wanter.number, ts.key, f"cancelled by {who}")
-        if not interest.is_needed(ts):
-            cluster.recommend(ts, RELEASED)
-
-
-def _is_wanted_by_others(ts: TaskState, cs: ClientState) -> bool:
-    return ts.wanters is not None or (ts.wanter is not None and ts.wanter is not cs)
-
-
-def on_keys_retried(cluster: Cluster, cs: ClientState, event: events.KeysRetried) -> None:
-    """Run erred tasks again, from the tasks that really failed."""
-    found: dict[TaskState, None] = {}
-    stack: list[TaskState] = []
-    for key in event.keys:
-        ts = cluster.tasks.get(key)
-        if ts is not None and ts.state == ERRED and ts not in found:
-            found[ts] = None
-            stack.append(ts)
-    while stack:
-        ts = stack.pop()
-        if ts.dependencies is not None:
-            for dep in ts.dependencies:
-                if dep.state == ERRED and dep not in found:
-                    found[dep] = None
-                    stack.append(dep)
-    # The roots last: the agenda takes them in this order, and a dependent must not meet an erred input.
-    for ts in reversed(found):
-        transitions.give_retries(ts)
-        transitions.erred_to_released(cluster, ts)
-        for wanter in interest.wanters_of(ts):
-            cluster.outbox.retried(wanter.number, ts.key)
-    for ts in found:
-        if ts.spec is None:
-            cluster.recommend_erred(ts, transitions.lost_data(ts.key))
-        else:
-            cluster.recommend(ts, WAITING)
-
-
-def on_priority_set(cluster: Cluster, event: events.PrioritySet) -> None:
-    for key in event.keys:
-        ts = cluster.tasks.get(key)
-        if ts is not None:
-            graphs.set_priority(ts, event.priority)
-            if ts.state == QUEUED:
-                place = ts.backlog
-                assert place is not None, ts.key
-                backlog.remove(cluster, ts)
-                backlog.push(cluster, place, ts)
-
-
-def on_data_scattered(cluster: Cluster, cs: ClientState, event: events.DataScattered) -> None:
-    for i in range(len(event.keys)):
-        key = event.keys[i]
-        holders: list[WorkerState] = []
-        for number in event.holders[i]:
-            ws = cluster.workers.get(number)
-            if ws is not None and ws not in holders:
-                holders.append(ws)
-        ts = cluster.tasks.get(key)
-        if ts is None:
-            if not holders:
-                cluster.outbox.erred(cs.number, key, transitions.lost_data(key))
-                continue
-            ts = TaskState(key, cluster.next_index, get_kind(cluster, "data", "data"), None, DEFAULT_OPTIONS)
-            cluster.next_index += 1
-            cluster.tasks[key] = ts
-            count_created(cluster, ts)
-            interest.want(ts, cs)
-            transitions.data_to_memory(cluster, ts, event.nbytes[i], holders)
-            cluster.outbox.finished(cs.number, key, event.nbytes[i], None)
-            continue
-        if ts.spec is None and ts.state != MEMORY and holders:
-            _scatter_again(cluster, cs, ts, event.nbytes[i], holders)
-            continue
-        if interest.want(ts, cs):
-            graphs.tell_if_done(cluster, cs, ts)
-        if ts.state == MEMORY:
-            for ws in holders:
-                replicas.add_holder(ts, ws, wanted=True)
-        else:  # the first spec wins: it will be computed, not taken from here
-            for ws in holders:
-                if ts.processing_on is not ws:  # the run that is to give the value must go on
-                    cluster.outbox.free(ws.number, key)
-            if ts.state == RELEASED:
-                cluster.recommend(ts, WAITING)
-
-
-def _scatter_again(
-    cluster: Cluster, cs: ClientState, ts: TaskState, nbytes: int, holders: list[WorkerState]
-) -> None:
-    """Data that was lost or let go is there again. What failed for want of it can be retried."""
-    if ts.state == ERRED:
-        transitions.erred_to_released(cluster, ts)
-        for wanter in interest.wanters_of(ts):
-            cluster.outbox.retried(wanter.number, ts.key)
-    interest.want(ts, cs)
-    transitions.data_to_memory(cluster, ts, nbytes, holders)
-    for wanter in interest.wanters_of(ts):
-        cluster.outbox.finished(wanter.number, ts.key, nbytes, None)
 
 
 # ---------------------------------------------------------------------------------------------- runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from shunter.state import dispatch, engine, membership, reactions, validate
+from shunter.state import dispatch, engine, idleness, membership, reactions, validate
 from shunter.state.cluster import Cluster, StepStamp
 from shunter.state.events import Event
 from shunter.state.outbox import Outcome
@@ -42,6 +42,7 @@ class SchedulerState:
         dispatch.run(cluster)
         if cluster.no_worker:
             membership.arm_no_worker(cluster)
+        idleness.after_step(cluster)
         if cluster.settings.validate:
             validate.after_step(cluster)
 

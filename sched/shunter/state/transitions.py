@@ -126,6 +126,8 @@ def processing_to_memory(
         if ts.wanters is not None:
             for cs in ts.wanters:
                 cluster.outbox.finished(cs.number, ts.key, nbytes, data)
+        if cluster.detached.wants and interest.unwant(ts, cluster.detached) and not interest.is_needed(ts):
+            cluster.recommend(ts, RELEASED)
     elif ts.n_waiters == 0:
         cluster.recommend(ts, RELEASED)
 
@@ -252,6 +254,10 @@ def released_to_erred(cluster: Cluster, ts: TaskState, failure: Failure) -> None
     _enter(cluster, ts, ERRED, "released -> erred")
     for cs in interest.wanters_of(ts):
         cluster.outbox.erred(cs.number, ts.key, failure)
+    if interest.unwant(ts, cluster.detached):
+        cluster.say(
+            "error", "fire-and-forget-failed", {"key": ts.key, "because": failure.key, "text": failure.text}
+        )
     if ts.n_waiters > 0:
         for other in links.dependents_of(ts):
             if other.state == WAITING:

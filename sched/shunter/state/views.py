@@ -72,6 +72,13 @@ class View:
             )
         return rows
 
+    def datasets(self) -> list[dict[str, object]]:
+        """One row for each published dataset, oldest first: name and number of keys."""
+        return [
+            {"name": name, "keys": len(dataset.keeper.wants)}
+            for name, dataset in self._cluster.datasets.items()
+        ]
+
     def story(self, key: Key) -> list[str]:
         """What happened to a task, as far as the transition log reaches back; oldest first."""
         return self._cluster.log.story(key)
