@@ -188,6 +188,10 @@ def worker(cluster: Cluster, ws: WorkerState) -> None:
     for place in places:
         _backlog(cluster, place)
     _check(cluster, cluster.workers_by_address.get(ws.address) is ws, f"{ws.name} is indexed by address")
+    _check(cluster, cluster.workers_by_name.get(ws.name) is ws, f"{ws.name} is indexed by name")
+    _check(cluster, ws in cluster.workers_by_host.get(ws.host, {}), f"{ws.name} is indexed by host")
+    for name in ws.supply:
+        _check(cluster, ws in cluster.suppliers.get(name, []), f"{ws.name} is indexed by its {name}")
     _check(
         cluster,
         (ws.backlog_bucket >= 0) == (backlog.waiting_count(ws) > 0),
@@ -255,7 +259,34 @@ def _backlog(cluster: Cluster, place: Backlog) -> int:
     return live
 
 
+def _side_tables(cluster: Cluster) -> None:
+    """What lives beside the records names live tasks only, in the states it is about."""
+    for ts in cluster.delayed:
+        _check(cluster, ts.state == WAITING, "a retry that is delayed waits", ts)
+    for ts in cluster.promised:
+        _check(cluster, is_active(ts), "a task that is promised to a worker is active", ts)
+    for ts in cluster.complaints:
+        _check(cluster, ts.state == MEMORY, "only what is in memory is complained about", ts)
+    for number, grave in cluster.graves.items():
+        _check(cluster, number not in cluster.workers, f"{grave.name} is connected, and in its grave")
+    for restart in cluster.restarts.values():
+        _check(cluster, restart.client in cluster.clients, "whoever waits for a restart is connected")
+
+
+def _wishes(cluster: Cluster) -> None:
+    """What clients, and those who keep keys for nobody, list is listed with the tasks too."""
+    everyone = [*cluster.clients.values(), cluster.detached]
+    everyone.extend([dataset.keeper for dataset in cluster.datasets.values()])
+    for cs in everyone:
+        for ts in cs.wants:
+            _check(cluster, cs in wanters_of(ts), f"{cs.name} is among those who want it", ts)
+    for ts in cluster.detached.wants:
+        _check(cluster, is_active(ts), "only what has not ended is kept for nobody", ts)
+
+
 def _tables(cluster: Cluster) -> None:
+    _side_tables(cluster)
+    _wishes(cluster)
     unsent = _backlog(cluster, cluster.roots)
     threads = 0
     running = 0
