@@ -17,6 +17,9 @@ from shunter.state import (
     ClientRemoved,
     ComputeTasks,
     DataScattered,
+    DatasetPublished,
+    DatasetRequested,
+    DatasetUnpublished,
     Event,
     Failure,
     FreeKeys,
@@ -27,16 +30,21 @@ from shunter.state import (
     Instruction,
     KeysAdded,
     KeysCancelled,
+    KeysDetached,
     KeysRetried,
+    KillWorker,
     LongRunning,
     Options,
     PrioritySet,
     RemoveReplicas,
+    Reply,
     ReportCancelled,
     ReportErred,
     ReportFinished,
     ReportLost,
     ReportRetried,
+    Restarted,
+    RestartRequested,
     SchedulerState,
     Settings,
     TakeBack,
@@ -133,6 +141,8 @@ class Story:
                 worker.data.pop(str(key), None)
                 for run_id in [r for r, (k, _, _) in worker.runs.items() if k == key]:
                     del worker.runs[run_id]
+        elif isinstance(instruction, KillWorker):
+            del self.workers[worker.number]
         elif isinstance(instruction, RemoveReplicas):
             for key in instruction.keys:
                 worker.data.pop(str(key), None)
@@ -156,6 +166,13 @@ class Story:
             for key in instruction.keys:
                 client.status.pop(str(key), None)
             return
+        elif isinstance(instruction, Reply):
+            if isinstance(instruction.value, dict):  # a dataset
+                client.ever.update((str(key), None) for key in instruction.value["keys"])
+            return
+        elif isinstance(instruction, Restarted):
+            client.status.clear()
+            return
         else:
             return
         for key in instruction.keys:
@@ -171,7 +188,14 @@ class Story:
         self.workers[number] = FalseWorker(number, nthreads)
         self.step(
             WorkerAdded(
-                number, f"tcp://h{number}:1", f"w{number % 5}", f"h{number % 2}", nthreads, 0, {"GPU": 1.0}
+                number,
+                f"tcp://h{number}:1",
+                f"w{number % 5}",
+                f"h{number % 2}",
+                nthreads,
+                0,
+                {"GPU": 1.0},
+                number % 2 == 0,
             )
         )
         # a worker of the same name was replaced
@@ -299,6 +323,26 @@ class Story:
             client.ever[key] = None
             self.step(ClientDesiresKeys(client.number, [key]))
 
+    def keep(self) -> None:
+        """Keys are to be kept though nobody wants them, or no longer."""
+        r = self.random
+        client = r.choice(list(self.clients.values()))
+        keys = self.some_keys(client)
+        name = r.choice(["one", "two"])
+        what = r.randrange(4)
+        if what == 0:
+            self.step(KeysDetached(client.number, list(keys)))
+        elif what == 1:
+            self.step(DatasetPublished(client.number, 1, name, list(keys), "", r.random() < 0.5))
+        elif what == 2:
+            self.step(DatasetUnpublished(client.number, 1, name))
+        else:
+            self.step(DatasetRequested(client.number, 1, name))
+
+    def restart(self) -> None:
+        client = self.random.choice(list(self.clients.values()))
+        self.step(RestartRequested(client.number, 1, 1.0))
+
     def reprioritise(self) -> None:
         if self.keys:
             client = self.random.choice(list(self.clients.values()))
@@ -400,7 +444,8 @@ class Story:
             + [self.release] * 3
             + [self.cancel, self.retry, self.desire, self.scatter, self.reprioritise, self.heartbeat]
             + [self.add_worker, self.remove_worker, self.pause_worker, self.add_client, self.remove_client]
-            + [self.complain, self.nonsense]
+            + [self.complain, self.nonsense, self.keep]
+            + ([self.restart] if self.random.random() < 0.3 else [])
         )
         for _ in range(n):
             self.random.choice(actions)()
@@ -433,6 +478,8 @@ class Story:
         for client in self.clients.values():
             pending = [k for k, s in client.status.items() if s == "pending"]
             assert not pending, [self.state.view().why(k) for k in pending]
+        for name in ("one", "two"):
+            self.step(DatasetUnpublished(next(iter(self.clients)), 1, name))
         for client in self.clients.values():
             self.step(ClientReleasesKeys(client.number, list(client.ever)))
         self.state.validate()
