@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shunter.state import Options, TakeBackAnswered
+import pytest
+
+from shunter.state import Options, TakeBackAnswered, ThreadsHeld
 from tests.state.script import Script, roots
 
 
@@ -147,7 +149,60 @@ def test_unsent_work__is_taken_before_sent_work() -> None:
 def test_sent_work_of_a_paused_worker__is_asked_back() -> None:
     s = Script(workers={"a": 1}, graph=roots("x", 2))
     s.pause("a")
+    assert s.asked_back() == [("x-0", "a"), ("x-1", "a")]  # it knows which has not started
     s.worker("b")
-    assert s.asked_back() == [("x-1", "a")]
     s.answer("a")
+    assert s.where("x-0") == "a"
     assert s.where("x-1") == "b"
+
+
+def test_worker_is_paused_and_nobody_else_is_there__what_it_gives_back_returns_to_it() -> None:
+    s = Script(workers={"a": 1}, graph=roots("x", 2))
+    s.pause("a")
+    s.answer("a")
+    assert s.status("x-1") == "no-worker"
+    s.resume("a")
+    assert s.where("x-1") == "a"
+    assert s.statuses("x-0", "x-1") == ["processing", "processing"]
+
+
+def test_worker_is_paused_while_it_is_asked_back__each_run_is_asked_for_once() -> None:
+    s = Script(workers={"a": 1}, graph=roots("x", 2))
+    s.worker("b")
+    first = s.asked_back()
+    s.pause("a")
+    assert sorted(first + s.asked_back()) == [("x-0", "a"), ("x-1", "a")]
+
+
+def test_thread_that_runs_a_cancelled_task__is_not_an_idle_thread() -> None:
+    """Report G2: it cannot be stopped, so nothing is sent to wait behind it."""
+    s = Script(workers={"a": 1}, graph={"x": []})
+    s.cancel("x")
+    s.step(ThreadsHeld(s.numbers["a"], 1))
+    assert s.row("a")["given_up"] == 1
+    s.worker("b")
+    s.submit(roots("y", 2))
+    assert s.where("y-0") == "b"
+    assert s.asked_back() == []
+    s.step(ThreadsHeld(s.numbers["a"], 0))
+    s.wait(1.0)
+    if s.where("y-1") != "a":
+        s.answer("b")
+    assert s.where("y-1") == "a"
+
+
+def test_tasks_sent_behind_a_cancelled_one__are_asked_back_for_an_idle_thread() -> None:
+    s = Script(workers={"a": 1}, graph={"x": []})
+    s.cancel("x")
+    s.submit({"y": []})  # before the worker says that its thread is held
+    assert s.where("y") == "a"
+    s.step(ThreadsHeld(s.numbers["a"], 1))
+    s.worker("b")
+    assert s.asked_back() == [("y", "a")]
+
+
+@pytest.mark.parametrize("threads", [10**15, -1])
+def test_more_threads_are_said_to_be_held_than_there_are__it_is_cut(threads: int) -> None:
+    s = Script(workers={"a": 2})
+    s.step(ThreadsHeld(s.numbers["a"], threads))
+    assert s.row("a")["given_up"] == (2 if threads > 0 else 0)

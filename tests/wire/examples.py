@@ -135,6 +135,7 @@ FROM_WORKER = [
     m.Failed("x", 1, 1.7e9, 0.1, 2, "serialization", "boom", "", [], None),
     m.Rescheduled("x", 1),
     m.LongRunning("x", 1, 2.5),
+    m.Held(2),
     m.Added(["x"], [1], [2]),
     m.AcquireFailed(["x"]),
     m.Released(["x"]),

@@ -28,6 +28,7 @@ from shunter.worker.instructions import (
     ReportAdded,
     ReportFailed,
     ReportFinished,
+    ReportHeld,
     Revoke,
 )
 from shunter.worker.model import Limits
@@ -172,6 +173,11 @@ def executed(out: Sequence[Instruction]) -> list[str]:
 
 def finished(out: Sequence[Instruction]) -> list[tuple[str, int]]:
     return [pair for each in out if isinstance(each, ReportFinished) for pair in zip(each.keys, each.run_ids)]
+
+
+def held(out: Sequence[Instruction]) -> list[int]:
+    """How many threads were said to be held, each time."""
+    return [each.count for each in out if isinstance(each, ReportHeld)]
 
 
 def failed(out: Sequence[Instruction]) -> list[tuple[str, int]]:

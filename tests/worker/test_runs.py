@@ -39,6 +39,7 @@ from tests.worker.script import (
     failed,
     fetches,
     finished,
+    held,
     kept,
 )
 
@@ -236,10 +237,20 @@ def test_running_task_is_freed__keeps_its_slot_and_its_result_is_dropped() -> No
 def test_freed_running_task_fails__without_a_word() -> None:
     s = Script()
     s.compute("x", 1)
-    s.revoked(s.free("x"))
+    out = s.revoked(s.free("x"))
+    assert held(s.out) == [1]
+    assert out == []
 
-    assert s.fail(1) == []
+    assert held(s.fail(1)) == [0]
     assert s.end() == {}
+
+
+def test_freed_task_is_asked_for_again_while_it_runs__its_thread_is_not_held_any_more() -> None:
+    s = Script()
+    s.compute("x", 1)
+    s.revoked(s.free("x"))
+    assert held(s.compute("x", 2)) == [0]
+    assert finished(s.finish(1)) == [("x", 2)]
 
 
 def test_freed_task_had_not_started_after_all__its_slot_is_free_at_once() -> None:

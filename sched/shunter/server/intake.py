@@ -41,6 +41,7 @@ from shunter.state import (
     TaskFailed,
     TaskRescheduled,
     TasksFinished,
+    ThreadsHeld,
     WhoHasRequested,
     WorkerDied,
     WorkerStatusChanged,
@@ -273,6 +274,7 @@ def event_of_worker(
     message: (
         messages.Rescheduled
         | messages.LongRunning
+        | messages.Held
         | messages.Added
         | messages.AcquireFailed
         | messages.Released
@@ -295,6 +297,8 @@ def event_of_worker(
         return AcquireFailed(number, as_keys(message.keys))
     if isinstance(message, messages.Released):
         return DataReleased(number, as_keys(message.keys))
+    if isinstance(message, messages.Held):
+        return ThreadsHeld(number, message.threads)
     if isinstance(message, messages.LongRunning):
         return LongRunning(number, message.key, message.run_id, message.duration)
     if isinstance(message, messages.Rescheduled):

@@ -10,6 +10,8 @@ from shunter.state.cluster import Cluster, LoadIndex, bucket_of
 from shunter.state.costs import duration_us
 from shunter.state.model import TaskState, WorkerState
 
+#: How much longer a task that was given up is guessed to run, microseconds: nobody knows.
+HELD_US = 60_000_000
 #: Resources above this are as good as endless.
 AMOUNT_MAX = 1e12
 
@@ -89,12 +91,23 @@ def answered(ws: WorkerState, run_id: int) -> tuple[TaskState, WorkerState] | No
 
 
 def n_sent(ws: WorkerState) -> int:
-    """Tasks sent and unfinished that hold or want a thread."""
-    return len(ws.processing) - ws.n_long_running
+    """Tasks sent and unfinished that hold or want a thread; those given up that still run are among them."""
+    return len(ws.processing) - ws.n_long_running + ws.n_held
+
+
+def load_us(ws: WorkerState) -> int:
+    """Estimated work before a thread is free, summed over the threads."""
+    return ws.occupancy_us + HELD_US * ws.n_held if ws.n_held else ws.occupancy_us
 
 
 def has_idle_thread(ws: WorkerState) -> bool:
-    return len(ws.processing) - ws.n_long_running < ws.nthreads
+    return len(ws.processing) - ws.n_long_running + ws.n_held < ws.nthreads
+
+
+def hold_threads(cluster: Cluster, ws: WorkerState, count: int) -> None:
+    """So many threads are not to be had, although nothing that counts runs on them."""
+    ws.n_held = max(0, min(count, ws.nthreads))
+    _reindex(cluster, ws)
 
 
 def window_of(cluster: Cluster, ws: WorkerState, ts: TaskState) -> int:
@@ -163,7 +176,7 @@ def _reindex(cluster: Cluster, ws: WorkerState) -> None:
             ws.sent_floor = 0
             _move(cluster.workers_by_sent, ws, -1)
         return
-    load = ws.occupancy_us + 1
+    load = load_us(ws) + 1
     if ws.sent_floor <= load < 2 * ws.sent_floor:
         return  # still in its bucket
     bucket = bucket_of(load)

@@ -18,7 +18,7 @@ work that could not be moved exist, a timer has this looked at again.
 from __future__ import annotations
 
 from shunter.state import assignment, backlog
-from shunter.state.assignment import fits_now, has_idle_thread, has_room, n_sent
+from shunter.state.assignment import fits_now, has_idle_thread, has_room, load_us, n_sent
 from shunter.state.cluster import Cluster, Timer
 from shunter.state.costs import duration_us, note_transfers, size_of
 from shunter.state.model import Backlog, TaskState, WorkerState
@@ -217,7 +217,7 @@ def _gain_s(cluster: Cluster, ts: TaskState, victim: WorkerState, thief: WorkerS
     missing = missing_bytes(cluster, ts, thief)
     there = start_s(cluster, victim, missing_bytes(cluster, ts, victim))
     there += _underestimate_s(cluster, ts, victim, ts.estimate_us, backlog.waiting_count(victim))
-    here = thief.occupancy_us / (1e6 * thief.nthreads)
+    here = load_us(thief) / (1e6 * thief.nthreads)
     transfer = start_s(cluster, thief, missing) - start_s(cluster, thief, 0)
     return there - here - transfer - 2.0 * transfer - duration_us(cluster, ts.kind) / 1e6
 
@@ -254,7 +254,7 @@ def _ask_back_from(cluster: Cluster, victim: WorkerState, thief: WorkerState) ->
 
 def _ask_gain_s(cluster: Cluster, ts: TaskState, victim: WorkerState, thief: WorkerState) -> float:
     """As `_gain_s`, less the round trip of asking."""
-    there = victim.occupancy_us / (1e6 * victim.nthreads)
+    there = load_us(victim) / (1e6 * victim.nthreads)
     there += _underestimate_s(cluster, ts, victim, ts.run_work_us, n_sent(victim))
     transfer = start_s(cluster, thief, missing_bytes(cluster, ts, thief)) - start_s(cluster, thief, 0)
     round_trip = cluster.settings.latency

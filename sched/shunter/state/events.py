@@ -49,6 +49,7 @@ __all__ = [
     "TaskFailed",
     "TaskRescheduled",
     "TasksFinished",
+    "ThreadsHeld",
     "Tick",
     "WhoHasRequested",
     "WorkerAdded",
@@ -554,6 +555,17 @@ class LongRunning(Event):
         self.key = key
         self.run_id = run_id
         self.duration = duration
+
+
+@final
+class ThreadsHeld(Event):
+    """So many of the worker's threads run tasks that were given up: nothing can stop them. Said when it changes."""
+
+    __slots__ = ("count", "worker")
+
+    def __init__(self, worker: int, count: int) -> None:
+        self.worker = worker
+        self.count = count
 
 
 @final

@@ -105,8 +105,18 @@ def _set_status(cluster: Cluster, ws: WorkerState, status: WorkerStatus) -> None
     ws.status = status
     if was_running and status != RUNNING:
         _stop_running(cluster, ws)
+        if status != CLOSED:
+            _ask_all_back(cluster, ws)
     elif status == RUNNING and not was_running:
         _start_running(cluster, ws)
+
+
+def _ask_all_back(cluster: Cluster, ws: WorkerState) -> None:
+    """What it has not started need not wait until it runs again."""
+    for ts in ws.processing:
+        if not ts.is_long_running and ts.run_id not in ws.asked_back:
+            assignment.ask_back(ts, ws)
+            cluster.outbox.take_back(ws.number, ts.run_id)
 
 
 def seen(cluster: Cluster, ws: WorkerState) -> None:

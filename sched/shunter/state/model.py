@@ -177,6 +177,7 @@ class WorkerState:
         "listed_idle",
         "memory_limit",
         "n_expected",
+        "n_held",
         "n_long_running",
         "name",
         "nbytes",
@@ -224,6 +225,7 @@ class WorkerState:
         # assignment
         self.processing: dict[TaskState, None] = {}  # in the order in which they were sent
         self.n_long_running = 0
+        self.n_held = 0  # threads that run tasks which were given up
         self.occupancy_us = 0
         self.used: dict[str, int] = {}
         # TakeBack under way: run_id -> task, and the worker with an idle thread that it is for

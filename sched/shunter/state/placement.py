@@ -8,7 +8,7 @@ block that `graphs` gave them. Limits (named workers, resources, a worker to avo
 
 from __future__ import annotations
 
-from shunter.state.assignment import supplies
+from shunter.state.assignment import load_us, supplies
 from shunter.state.backlog import backlog_for, waiting_work_us
 from shunter.state.cluster import Cluster
 from shunter.state.costs import size_of, transfer_s
@@ -51,8 +51,7 @@ def is_permitted(ts: TaskState, ws: WorkerState) -> bool:
 
 def start_s(cluster: Cluster, ws: WorkerState, missing: int) -> float:
     """Seconds until a task could start there, if it had to bring ``missing`` bytes."""
-    load_us = ws.occupancy_us + waiting_work_us(ws)
-    return load_us / (1e6 * ws.nthreads) + transfer_s(cluster, ws, missing)
+    return (load_us(ws) + waiting_work_us(ws)) / (1e6 * ws.nthreads) + transfer_s(cluster, ws, missing)
 
 
 def missing_bytes(cluster: Cluster, ts: TaskState, ws: WorkerState) -> int:

@@ -100,6 +100,8 @@ def _apply_rare_event(cluster: Cluster, event: events.Event) -> None:
         on_take_back_answered(cluster, event)
     elif isinstance(event, events.LongRunning):
         on_long_running(cluster, event)
+    elif isinstance(event, events.ThreadsHeld):
+        on_threads_held(cluster, event)
     elif isinstance(event, events.TaskRescheduled):
         on_task_rescheduled(cluster, event)
     elif isinstance(event, events.DataReleased):
@@ -134,6 +136,9 @@ def _apply_rare_event(cluster: Cluster, event: events.Event) -> None:
 
 
 def _not_yet(cluster: Cluster, client: int, request: int, what: str) -> None:
+    if client not in cluster.clients:
+        cluster.dropped_events += 1
+        return
     cluster.outbox.push(Reply(client, request, False, f"this version of the scheduler cannot {what}"))
 
 
@@ -372,6 +377,15 @@ def on_long_running(cluster: Cluster, event: events.LongRunning) -> None:
     assignment.set_long_running(cluster, ts)
     ws = ts.processing_on
     assert ws is not None, ts.key
+    backlog.mark_hungry(cluster, ws)
+
+
+def on_threads_held(cluster: Cluster, event: events.ThreadsHeld) -> None:
+    ws = cluster.workers.get(event.worker)
+    if ws is None:
+        cluster.dropped_events += 1
+        return
+    assignment.hold_threads(cluster, ws, event.count)
     backlog.mark_hungry(cluster, ws)
 
 

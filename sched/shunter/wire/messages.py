@@ -58,6 +58,7 @@ from shunter.wire.worker_messages import (
     Free,
     FunctionWanted,
     Goodbye,
+    Held,
     Kill,
     LongRunning,
     Peers,
@@ -106,6 +107,7 @@ __all__ = [
     "GraphCommit",
     "GraphPart",
     "Heartbeat",
+    "Held",
     "Kill",
     "LongRunning",
     "Lost",
@@ -193,6 +195,7 @@ FromWorker: TypeAlias = (
     | Failed
     | Rescheduled
     | LongRunning
+    | Held
     | Added
     | AcquireFailed
     | Released
@@ -258,6 +261,7 @@ _FROM_WORKER: Final[_Table] = {
     "failed": Failed.parse,
     "rescheduled": Rescheduled.parse,
     "long-running": LongRunning.parse,
+    "held": Held.parse,
     "added": Added.parse,
     "acquire-failed": AcquireFailed.parse,
     "released": Released.parse,

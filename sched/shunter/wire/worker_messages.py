@@ -28,6 +28,7 @@ __all__ = [
     "Free",
     "FunctionWanted",
     "Goodbye",
+    "Held",
     "Kill",
     "LongRunning",
     "Peers",
@@ -318,6 +319,19 @@ class LongRunning(NamedTuple):
     @classmethod
     def parse(cls, fields: Fields) -> LongRunning:
         return cls(fields.key("key"), fields.integer("run_id"), fields.number("duration", 0))
+
+
+class Held(NamedTuple):
+    """So many threads run tasks that were given up; nothing can stop them."""
+
+    threads: int
+
+    def frame(self) -> Frame:
+        return ["held", self.threads], ()
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Held:
+        return cls(fields.integer("threads"))
 
 
 class Added(NamedTuple):

@@ -26,6 +26,7 @@ __all__ = [
     "ReportAdded",
     "ReportFailed",
     "ReportFinished",
+    "ReportHeld",
     "ReportLongRunning",
     "ReportRescheduled",
     "RestPeer",
@@ -244,6 +245,16 @@ class ReportLongRunning(Instruction):
         self.key = key
         self.run_id = run_id
         self.duration = duration
+
+
+@final
+class ReportHeld(Instruction):
+    """So many threads run tasks that nobody wants any more. Nothing can stop them."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, count: int) -> None:
+        self.count = count
 
 
 @final

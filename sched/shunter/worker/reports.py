@@ -17,6 +17,7 @@ from shunter.worker.instructions import (
     ReportAdded,
     ReportFailed,
     ReportFinished,
+    ReportHeld,
     ReportLongRunning,
     ReportRescheduled,
     TextFailure,
@@ -50,6 +51,8 @@ def frames_of(report: Instruction) -> list[Frame]:
         ]
     if isinstance(report, AskFunction):
         return [messages.FunctionWanted(report.function).frame()]
+    if isinstance(report, ReportHeld):
+        return [messages.Held(report.count).frame()]
     if isinstance(report, ReportLongRunning):
         return [messages.LongRunning(report.key, report.run_id, report.duration).frame()]
     if isinstance(report, ReportRescheduled):

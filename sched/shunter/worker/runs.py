@@ -168,6 +168,8 @@ def secede(t: Tables, run: Run) -> None:
 
 def free_slot(t: Tables, run: Run) -> None:
     t.occupied -= 1
+    if not run.wanted:
+        t.unwanted -= 1
     t.ahead = t.ahead - run.estimate if t.occupied else 0.0
 
 
@@ -205,6 +207,8 @@ def disown(t: Tables, run: Run) -> None:
     del t.by_run_id[run.task.run_id]
     run.wanted = False
     t.orphans[key] = run
+    if run.status == "executing":
+        t.unwanted += 1
 
 
 # --------------------------------------------------------------------------------- the same key again
@@ -229,6 +233,8 @@ def adopt(t: Tables, run: Run, task: Task) -> None:
     """Let a run that executes, and that nobody wants, be the run of a new asking for the same task."""
     del t.orphans[task.key]
     run.wanted = True
+    if run.status == "executing":
+        t.unwanted -= 1
     run.task = task
     t.runs[task.key] = run
     t.by_run_id[task.run_id] = run

@@ -59,7 +59,7 @@ from shunter.worker.events import (
     WhoHasTold,
     WorkerStatus,
 )
-from shunter.worker.instructions import Instruction
+from shunter.worker.instructions import Instruction, ReportHeld
 from shunter.worker.model import Limits
 from shunter.worker.reactions import (
     on_acquire_asked,
@@ -160,6 +160,9 @@ class WorkerState:
             if t.fetching.peers:
                 t.fetching.start()
         t.fetching.ask()
+        if t.unwanted != t.unwanted_told:
+            t.unwanted_told = t.unwanted
+            t.outbox.push(ReportHeld(t.unwanted))
         return t.outbox.take()
 
     @property

@@ -28,6 +28,7 @@ class Tables:
         by_run_id: the same, by run_id.
         executing: runs that are with the threads, by ticket; long-running and unwanted ones included.
         orphans: the newest unwanted run that executes, by key.
+        unwanted: slots in use by runs that nobody wants; ``unwanted_told`` of them are known to the scheduler.
         occupied: slots in use; more than ``nthreads`` means that work was handed out ahead.
         ahead: sum of the estimates of runs that occupy slots, seconds.
         held: bytes of each value in the store.
@@ -59,6 +60,8 @@ class Tables:
         "sequence",
         "status",
         "unknown",
+        "unwanted",
+        "unwanted_told",
         "using",
     )
 
@@ -75,6 +78,8 @@ class Tables:
         self.executing: dict[int, Run] = {}
         self.orphans: dict[str, Run] = {}
         self.occupied = 0
+        self.unwanted = 0
+        self.unwanted_told = 0
         self.ahead = 0.0
         self.held: dict[str, int] = {}
         self.lives: dict[str, int] = {}

@@ -53,6 +53,7 @@ def check_executing(t: Tables) -> None:
 def check_slots(t: Tables) -> None:
     occupying = [run for run in t.executing.values() if run.status == "executing"]
     assert t.occupied == len(occupying)
+    assert t.unwanted == sum(not run.wanted for run in occupying)
     assert abs(t.ahead - sum(run.estimate for run in occupying)) < 1e-6
     assert t.occupied <= t.nthreads + t.limits.ahead_max
     used: dict[str, float] = {}
