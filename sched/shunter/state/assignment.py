@@ -158,7 +158,7 @@ def supplies(ws: WorkerState, resources: dict[str, float] | None) -> bool:
 
 def millionths(amount: float) -> int:
     """Resource amounts are counted in whole millionths, so that sums are exact; absurd ones are cut off."""
-    if amount <= 0.0:
+    if not amount > 0.0:  # Not a number asks for nothing.
         return 0
     return round(min(amount, AMOUNT_MAX) * 1e6)
 

@@ -15,7 +15,7 @@ from shunter.state.names import ERRED, MEMORY, QUEUED, RELEASED, WAITING
 
 
 def on_client_added(cluster: Cluster, event: events.ClientAdded) -> None:
-    if event.client in cluster.clients:
+    if event.client < 0 or event.client in cluster.clients or event.client in cluster.workers:
         cluster.dropped_events += 1
         return
     cluster.clients[event.client] = ClientState(event.client, event.name)

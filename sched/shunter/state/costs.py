@@ -21,7 +21,7 @@ def duration_us(cluster: Cluster, kind: Kind) -> int:
 
 def note_run(kind: Kind, seconds: float, nbytes: int) -> None:
     """A task of this kind has finished. A duration of exactly 0 means that it did not run: the value was there."""
-    if seconds <= 0.0:
+    if not seconds > 0.0:  # Not a number is none either.
         return
     us = int(min(seconds, SECONDS_MAX) * 1e6)
     kind.samples += 1

@@ -29,9 +29,12 @@ from shunter.state.outbox import ClosePeer, KillWorker, WorkerGone
 
 def on_worker_added(cluster: Cluster, event: events.WorkerAdded) -> None:
     """A new incarnation. What stands at the same address or name is older, and is replaced."""
-    if event.worker in cluster.workers or event.nthreads < 1:
+    number = event.worker
+    is_taken = number in cluster.workers or number in cluster.clients or number in cluster.graves
+    if number < 0 or is_taken or event.nthreads < 1:
         cluster.dropped_events += 1
-        cluster.outbox.push(ClosePeer(event.worker, "registered twice, or without a thread"))
+        if number >= 0 and number not in cluster.clients:
+            cluster.outbox.push(ClosePeer(number, "registered twice, or without a thread"))
         return
     for older in (
         cluster.workers_by_address.get(event.address),
