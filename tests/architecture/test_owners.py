@@ -36,7 +36,7 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         "membership": "status last_seen process spilled cpu death",
     },
     "ClientState": {
-        "interest": "wants",
+        "interest": "wants children",
         "reactions": "deferred incoming parts",
     },
     "Kind": {
@@ -62,15 +62,15 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         "dispatch": "idle is_retry_armed marks",
         "groups": "kinds idle_kinds",
         "graphs": "tasks generation next_index",
-        "transitions": "tasks delayed complaints promised",
+        "transitions": "tasks delayed complaints promised bereaved lost_with",
         "engine": "promised",
         "membership": (
             "workers worker_list workers_by_address workers_by_name workers_by_host suppliers graves total_threads "
-            "running had_workers dropped_events is_no_worker_armed next_index"
+            "running had_workers dropped_events is_no_worker_armed next_index lost_with"
         ),
         "reactions": "incoming delayed complaints dropped_events promised",
         "clients": "clients tasks next_index dropped_events",
-        "keeping": "datasets",
+        "keeping": "datasets bereaved",
         "restart": "restarts next_restart",
         "idleness": "busy_at is_idle_timeout_armed",
         "validate": "touched",

@@ -126,7 +126,7 @@ def test_retry_of_keys_that_did_not_fail__changes_nothing() -> None:
     s = Script(workers={"a": 1}, graph={"x": [], "y": ["x"]})
     s.finish("x")
     s.reports()
-    s.retry("x", "y", "nobody")
+    s.retry("x", "y")
     assert s.reports() == []
     assert s.statuses("x", "y") == ["memory", "processing"]
 

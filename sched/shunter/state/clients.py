@@ -5,7 +5,7 @@ One that goes stops wanting everything. See `reactions` for the rules.
 
 from __future__ import annotations
 
-from shunter.state import backlog, events, graphs, interest, links, replicas, restart, transitions
+from shunter.state import backlog, events, graphs, interest, keeping, links, replicas, restart, transitions
 from shunter.state.cluster import Cluster
 from shunter.state.events import DEFAULT_OPTIONS
 from shunter.state.groups import created as count_created
@@ -26,6 +26,7 @@ def on_client_removed(cluster: Cluster, event: events.ClientRemoved) -> None:
     if cs is None:
         cluster.dropped_events += 1
         return
+    keeping.keep_children(cluster, cs)
     release_everything(cluster, cs)
     restart.forget_client(cluster, cs.number)
 
@@ -104,7 +105,9 @@ def on_keys_retried(cluster: Cluster, cs: ClientState, event: events.KeysRetried
     stack: list[TaskState] = []
     for key in event.keys:
         ts = cluster.tasks.get(key)
-        if ts is not None and ts.state == ERRED and ts not in found:
+        if ts is None:
+            cluster.outbox.cancelled(cs.number, key, f"the scheduler does not know {key!r}; submit it again")
+        elif ts.state == ERRED and ts not in found:
             found[ts] = None
             stack.append(ts)
     while stack:
@@ -122,7 +125,7 @@ def on_keys_retried(cluster: Cluster, cs: ClientState, event: events.KeysRetried
             cluster.outbox.retried(wanter.number, ts.key)
     for ts in found:
         if ts.spec is None:
-            cluster.recommend_erred(ts, transitions.lost_data(ts.key))
+            cluster.recommend_erred(ts, transitions.lost_data(cluster, ts))
         else:
             cluster.recommend(ts, WAITING)
 
@@ -150,7 +153,7 @@ def on_data_scattered(cluster: Cluster, cs: ClientState, event: events.DataScatt
         ts = cluster.tasks.get(key)
         if ts is None:
             if not holders:
-                cluster.outbox.erred(cs.number, key, transitions.lost_data(key))
+                cluster.outbox.erred(cs.number, key, transitions.no_holders(key))
                 continue
             ts = TaskState(key, cluster.next_index, get_kind(cluster, "data", "data"), None, DEFAULT_OPTIONS)
             cluster.next_index += 1

@@ -234,6 +234,7 @@ class Cluster:
 
     __slots__ = (
         "agenda",
+        "bereaved",
         "busy_at",
         "clients",
         "complaints",
@@ -254,6 +255,7 @@ class Cluster:
         "is_retry_armed",
         "kinds",
         "log",
+        "lost_with",
         "marks",
         "next_index",
         "next_restart",
@@ -311,6 +313,12 @@ class Cluster:
         self.promised: dict[TaskState, WorkerState] = {}  # taken back for the idle thread of …
         self.detached: Final = ClientState(-1, "fire and forget")
         self.datasets: dict[str, Dataset] = {}
+        self.bereaved: dict[
+            TaskState, ClientState
+        ] = {}  # task whose client is gone -> keeper of what it submitted
+        self.lost_with: dict[
+            TaskState, list[str]
+        ] = {}  # data that cannot be recomputed: workers lost with it
         self.restarts: dict[int, Restart] = {}
         self.graves: dict[int, Grave] = {}
         self.timers: list[tuple[float, int, Timer]] = []

@@ -127,7 +127,7 @@ def _towards_waiting(cluster: Cluster, ts: TaskState) -> None:
     if not is_needed(ts):
         _towards_forgotten(cluster, ts)
     elif ts.spec is None:  # scattered data that was let go: there is nothing to run
-        transitions.released_to_erred(cluster, ts, transitions.lost_data(ts.key))
+        transitions.released_to_erred(cluster, ts, transitions.lost_data(cluster, ts))
     else:
         transitions.released_to_waiting(cluster, ts)
 

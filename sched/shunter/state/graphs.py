@@ -419,6 +419,8 @@ def _want(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int
         i += 1
         budget -= 1
         if interest.want(ts, cs):
+            if intake.parent is not None:
+                interest.note_parent(ts, cs, intake.parent)
             tell_if_done(cluster, cs, ts)
             if ts.state == RELEASED:
                 cluster.recommend(ts, WAITING)

@@ -1,8 +1,9 @@
-"""Sole writer of who wants what: ``ts.wanter``, ``ts.wanters`` and ``cs.wants``."""
+"""Sole writer of who wants what: ``ts.wanter``, ``ts.wanters``, ``cs.wants`` and ``cs.children``."""
 
 from __future__ import annotations
 
 from shunter.state.model import ClientState, TaskState
+from shunter.state.names import Key
 
 
 def want(ts: TaskState, cs: ClientState) -> bool:
@@ -19,6 +20,13 @@ def want(ts: TaskState, cs: ClientState) -> bool:
     return True
 
 
+def note_parent(ts: TaskState, cs: ClientState, parent: Key) -> None:
+    """The client wants it because a task that runs has submitted it."""
+    if cs.children is None:
+        cs.children = {}
+    cs.children[ts] = parent
+
+
 def unwant(ts: TaskState, cs: ClientState) -> bool:
     """The client no longer wants it. False if it did not."""
     if ts not in cs.wants:
@@ -26,6 +34,10 @@ def unwant(ts: TaskState, cs: ClientState) -> bool:
     del cs.wants[ts]
     if not cs.wants:
         cs.wants = {}  # a dict never shrinks by itself
+    if cs.children is not None:
+        cs.children.pop(ts, None)
+        if not cs.children:
+            cs.children = None
     if ts.wanter is cs:
         ts.wanter = None
         if ts.wanters is not None:  # keep the invariant: no first wanter, no others

@@ -1,6 +1,7 @@
-"""What is kept though no client wants it: detached keys until they end, published ones until unpublished.
+"""What is kept though no client wants it: by pseudo clients, which want keys as others do and hear nothing of them.
 
-Both are held by pseudo clients, which want keys as others do, and to which nothing is reported.
+Detached keys are kept until they end, published ones until they are unpublished, and what a running task has
+submitted until that task is done, if the client in its process goes first.
 """
 
 from __future__ import annotations
@@ -69,6 +70,23 @@ def on_dataset_requested(cluster: Cluster, cs: ClientState, event: events.Datase
     for ts in tasks:
         interest.want(ts, cs)
         graphs.tell_if_done(cluster, cs, ts)
+
+
+def keep_children(cluster: Cluster, cs: ClientState) -> None:
+    """A client goes. What a task that is not done has submitted through it is kept until that task is done.
+
+    Most likely the task's worker died with it: the task runs again, and finds what it submits by the same keys.
+    """
+    if cs.children is None:
+        return
+    for ts, parent_key in cs.children.items():
+        parent = cluster.tasks.get(parent_key)
+        if parent is None or parent.state == MEMORY or parent.state == ERRED:
+            continue
+        keeper = cluster.bereaved.get(parent)
+        if keeper is None:
+            keeper = cluster.bereaved[parent] = ClientState(-1, "a task that submitted them")
+        interest.want(ts, keeper)
 
 
 def let_go(cluster: Cluster) -> None:

@@ -24,6 +24,8 @@ from shunter.state.names import (
 )
 from shunter.state.outbox import ClosePeer, KillWorker, WorkerGone
 
+LOST_WITH_MAX = 8  # names of lost workers in the failure of data that was lost with them
+
 # ---------------------------------------------------------------------------------------------- workers
 
 
@@ -207,6 +209,10 @@ def remove_worker(cluster: Cluster, ws: WorkerState, reason: str, expected: bool
         _bury(cluster, ws, Grave(ws.name, ws.nthreads, reason, run_ids, running))
     for ts in list(ws.has_what):
         replicas.remove_holder(ts, ws)
+        if ts.spec is None:
+            names = cluster.lost_with.setdefault(ts, [])
+            if len(names) < LOST_WITH_MAX:
+                names.append(ws.name)
         if ts.holder is None:
             cluster.recommend(ts, RELEASED)
     engine.settle(cluster)  # its backlogs are empty after this

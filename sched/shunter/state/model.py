@@ -273,13 +273,14 @@ class Pending:
 class ClientState:
     """A connected client: what it wants, and its graphs on their way in."""
 
-    __slots__ = ("deferred", "incoming", "name", "number", "parts", "wants")
+    __slots__ = ("children", "deferred", "incoming", "name", "number", "parts", "wants")
 
     def __init__(self, number: int, name: str) -> None:
         self.number: Final = number
         self.name: Final = name
         # interest
         self.wants: dict[TaskState, None] = {}
+        self.children: dict[TaskState, Key] | None = None  # of those, what a running task submitted: by which
         # reactions
         self.parts: dict[int, Pending] = {}  # graphs that are not committed, by the client's number
         self.incoming: Pending | None = None  # the committed graph that is being worked on …

@@ -115,6 +115,8 @@ def processing_to_memory(
     ts.avoid = -1
     ts.suspicion = 0
     ts.state = MEMORY
+    if cluster.bereaved:
+        _let_children_go(cluster, ts)
     groups.moved(cluster.counts, PROCESSING, MEMORY)
     note_arrow(cluster, ts, "processing -> memory", ws.number, run_id, (start, duration), thread)
     if ts.n_waiters > 0:
@@ -138,7 +140,18 @@ def data_to_memory(cluster: Cluster, ts: TaskState, nbytes: int, holders: list[W
     replicas.set_nbytes(ts, nbytes)
     for ws in holders:
         replicas.add_holder(ts, ws, wanted=True)
+    cluster.lost_with.pop(ts, None)
     _enter(cluster, ts, MEMORY, "released -> memory", holders[0].number)
+
+
+def _let_children_go(cluster: Cluster, parent: TaskState) -> None:
+    """A task is done whose client had gone before: what was kept for its next run is not needed any more."""
+    keeper = cluster.bereaved.pop(parent, None)
+    if keeper is not None:
+        for ts in list(keeper.wants):
+            interest.unwant(ts, keeper)
+            if not interest.is_needed(ts):
+                cluster.recommend(ts, RELEASED)
 
 
 def _wake_dependents(cluster: Cluster, ts: TaskState) -> None:
@@ -221,7 +234,7 @@ def memory_to_released(cluster: Cluster, ts: TaskState) -> None:
             released_to_forgotten(cluster, ts)
         return
     if ts.spec is None:
-        cluster.recommend_erred(ts, lost_data(ts.key))
+        cluster.recommend_erred(ts, lost_data(cluster, ts))
     else:
         for cs in interest.wanters_of(ts):
             cluster.outbox.lost(cs.number, ts.key)
@@ -233,13 +246,25 @@ def memory_to_released(cluster: Cluster, ts: TaskState) -> None:
             cluster.recommend(other, WAITING)
 
 
-def lost_data(key: Key) -> Failure:
+def lost_data(cluster: Cluster, ts: TaskState) -> Failure:
     """Scattered data that no worker holds any more: its clients let it go, or its workers are gone."""
+    names = cluster.lost_with.get(ts)
+    if names is None:
+        return no_holders(ts.key)
+    return _not_again(
+        ts.key, f"was lost with the workers that held it: {', '.join([repr(n) for n in names])}"
+    )
+
+
+def no_holders(key: Key) -> Failure:
+    return _not_again(key, "has been released, or lost with every worker that held it")
+
+
+def _not_again(key: Key, what: str) -> Failure:
     return Failure(
         FAILED_LOST_INPUT,
         key,
-        f"{key!r} was scattered, and has been released, or lost with every worker that held it; it cannot be"
-        " computed again."
+        f"{key!r} was scattered, and {what}; it cannot be computed again."
         " Scatter it again, with broadcast=True to keep more copies",
     )
 
@@ -252,6 +277,8 @@ def released_to_erred(cluster: Cluster, ts: TaskState, failure: Failure) -> None
     assert ts.state == RELEASED, ts.key
     ts.failure = failure
     _enter(cluster, ts, ERRED, "released -> erred")
+    if cluster.bereaved:
+        _let_children_go(cluster, ts)
     for cs in interest.wanters_of(ts):
         cluster.outbox.erred(cs.number, ts.key, failure)
     if interest.unwant(ts, cluster.detached):
@@ -283,6 +310,10 @@ def released_to_forgotten(cluster: Cluster, ts: TaskState) -> None:
     groups.forgotten(cluster, ts)
     note_arrow(cluster, ts, "released -> forgotten", -1, 0)
     del cluster.tasks[ts.key]
+    if cluster.bereaved:
+        _let_children_go(cluster, ts)
+    if cluster.lost_with:
+        cluster.lost_with.pop(ts, None)
     if not cluster.tasks:
         cluster.tasks = {}
     if deps is not None:

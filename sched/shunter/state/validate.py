@@ -261,12 +261,24 @@ def _backlog(cluster: Cluster, place: Backlog) -> int:
 
 def _side_tables(cluster: Cluster) -> None:
     """What lives beside the records names live tasks only, in the states it is about."""
+    for table in (cluster.delayed, cluster.promised, cluster.complaints, cluster.bereaved, cluster.lost_with):
+        for ts in table:
+            _check(cluster, ts.state != FORGOTTEN, "no side table names a forgotten task", ts)
     for ts in cluster.delayed:
         _check(cluster, ts.state == WAITING, "a retry that is delayed waits", ts)
     for ts in cluster.promised:
         _check(cluster, is_active(ts), "a task that is promised to a worker is active", ts)
     for ts in cluster.complaints:
         _check(cluster, ts.state == MEMORY, "only what is in memory is complained about", ts)
+    for ts in cluster.bereaved:
+        _check(
+            cluster,
+            ts.state != MEMORY and ts.state != ERRED,
+            "what it submitted is kept until it is done",
+            ts,
+        )
+    for ts in cluster.lost_with:
+        _check(cluster, ts.spec is None, "only of data it is remembered who was lost with it", ts)
     for number, grave in cluster.graves.items():
         _check(cluster, number not in cluster.workers, f"{grave.name} is connected, and in its grave")
     for restart in cluster.restarts.values():
@@ -277,6 +289,7 @@ def _wishes(cluster: Cluster) -> None:
     """What clients, and those who keep keys for nobody, list is listed with the tasks too."""
     everyone = [*cluster.clients.values(), cluster.detached]
     everyone.extend([dataset.keeper for dataset in cluster.datasets.values()])
+    everyone.extend(cluster.bereaved.values())
     for cs in everyone:
         for ts in cs.wants:
             _check(cluster, cs in wanters_of(ts), f"{cs.name} is among those who want it", ts)
