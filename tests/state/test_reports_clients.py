@@ -91,7 +91,6 @@ def test_g7_retried_with_an_input_that_erred_too__both_run() -> None:
     assert s.play() == {"a": ["x", "y"]}
 
 
-@pytest.mark.xfail(strict=True, reason="a retry of an unknown key is passed over in silence")
 def test_g7_forgotten_key_is_retried__its_client_is_told_so() -> None:
     s = Script(workers={"a": 1}, clients=("c", "d"), graph={"x": []})
     s.fail("x")

@@ -54,7 +54,6 @@ def test_b2_scattered_data_and_a_murderous_task__the_innocent_learn_why(copies: 
     assert ("cancelled", "y") not in s.reports("d")
 
 
-@pytest.mark.xfail(strict=True, reason="the failure does not name the workers that held the data")
 def test_b2_scattered_data_is_lost__the_failure_names_the_workers_that_held_it() -> None:
     s = Script(workers={"a": 1, "bob": 1})
     s.scatter("d", to=["a", "bob"])
@@ -154,9 +153,6 @@ def test_b10_link_breaks_again_and_again__each_time_the_value_is_computed_again(
     assert s.statuses("x", "y") == ["memory", "memory"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="children go with the client inside of the task, which dies with its worker"
-)
 @pytest.mark.parametrize("end", ["memory", "erred"])
 def test_b11_worker_dies_with_a_task_that_has_submitted_others__they_stay_until_it_has_run_again(
     end: str,

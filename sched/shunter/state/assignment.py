@@ -23,6 +23,8 @@ def assign(cluster: Cluster, ts: TaskState, ws: WorkerState) -> None:
     ts.run_id = cluster.next_run_id
     cluster.next_run_id += 1
     ts.run_work_us = duration_us(cluster, ts.kind)
+    if has_idle_thread(ws):
+        ws.progress_at = cluster.now
     ws.processing[ts] = None
     ws.occupancy_us += ts.run_work_us
     resources = ts.options.resources
@@ -48,6 +50,7 @@ def unassign(cluster: Cluster, ts: TaskState) -> WorkerState:
     if ws.asked_back:
         answered(ws, ts.run_id)
     ts.run_id = 0
+    ws.progress_at = cluster.now
     del ws.processing[ts]
     if not ws.processing:
         ws.processing = {}
@@ -69,6 +72,7 @@ def set_long_running(cluster: Cluster, ts: TaskState) -> None:
     assert ws is not None and not ts.is_long_running, ts.key
     ts.is_long_running = True
     ws.n_long_running += 1
+    ws.progress_at = cluster.now
     ws.occupancy_us -= ts.run_work_us
     ts.run_work_us = 0
     _reindex(cluster, ws)

@@ -217,6 +217,7 @@ def _gain_s(cluster: Cluster, ts: TaskState, victim: WorkerState, thief: WorkerS
     missing = missing_bytes(cluster, ts, thief)
     there = start_s(cluster, victim, missing_bytes(cluster, ts, victim))
     there += _underestimate_s(cluster, ts, victim, ts.estimate_us, backlog.waiting_count(victim))
+    there = max(there, _silence_s(cluster, victim))
     here = load_us(thief) / (1e6 * thief.nthreads)
     transfer = start_s(cluster, thief, missing) - start_s(cluster, thief, 0)
     return there - here - transfer - 2.0 * transfer - duration_us(cluster, ts.kind) / 1e6
@@ -256,9 +257,15 @@ def _ask_gain_s(cluster: Cluster, ts: TaskState, victim: WorkerState, thief: Wor
     """As `_gain_s`, less the round trip of asking."""
     there = load_us(victim) / (1e6 * victim.nthreads)
     there += _underestimate_s(cluster, ts, victim, ts.run_work_us, n_sent(victim))
+    there = max(there, _silence_s(cluster, victim))
     transfer = start_s(cluster, thief, missing_bytes(cluster, ts, thief)) - start_s(cluster, thief, 0)
     round_trip = cluster.settings.latency
     return there - 2.0 * transfer - duration_us(cluster, ts.kind) / 1e6 - round_trip
+
+
+def _silence_s(cluster: Cluster, ws: WorkerState) -> float:
+    """How long no run has ended on a busy worker. What has taken so long, whatever the estimate, may as well again."""
+    return cluster.now - ws.progress_at if n_sent(ws) >= ws.nthreads else 0.0
 
 
 def _underestimate_s(cluster: Cluster, ts: TaskState, ws: WorkerState, estimate_us: int, n: int) -> float:

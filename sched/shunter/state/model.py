@@ -187,6 +187,7 @@ class WorkerState:
         "out_clock",
         "process",
         "processing",
+        "progress_at",
         "ready",
         "roots",
         "sent_bucket",
@@ -231,6 +232,7 @@ class WorkerState:
         # TakeBack under way: run_id -> task, and the worker with an idle thread that it is for
         self.asked_back: dict[int, tuple[TaskState, WorkerState]] = {}
         self.n_expected = 0  # tasks asked back from others for this worker, not answered yet
+        self.progress_at = now  # when a run ended here, or came to an idle thread
         self.sent_floor = 0  # 2 ** sent_bucket
         self.sent_bucket = -1
         self.sent_slot = -1

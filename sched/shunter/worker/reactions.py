@@ -37,6 +37,7 @@ from shunter.worker.instructions import (
     TextFailure,
 )
 from shunter.worker.model import Want
+from shunter.worker.ready import substantial
 from shunter.worker.runs import (
     begin,
     disown,
@@ -71,6 +72,11 @@ def on_compute_asked(t: Tables, event: ComputeAsked) -> None:
         event.lives,
         event.data,
     ):
+        if run_id in t.by_run_id or run_id in t.executing:
+            t.unknown += 1  # It was asked for already.
+            continue
+        if resources:
+            resources = substantial(resources)
         names: tuple[str, ...] = ()
         lives: tuple[int, ...] = ()
         renew(t, key, life)

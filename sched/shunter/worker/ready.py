@@ -14,10 +14,15 @@ from typing import Final, TypeAlias, final
 from shunter.worker.events import Priority
 from shunter.worker.model import Run
 
-__all__ = ["ReadyQueue"]
+__all__ = ["ReadyQueue", "substantial"]
 
 _Heap: TypeAlias = list[tuple[Priority, int, Run]]
 _ROUNDING: Final = 1e-9
+
+
+def substantial(demand: Mapping[str, float]) -> dict[str, float] | None:
+    """A demand without the resources of which it asks for nothing; None if that leaves none."""
+    return {name: amount for name, amount in demand.items() if amount > _ROUNDING} or None
 
 
 @final

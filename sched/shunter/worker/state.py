@@ -203,6 +203,8 @@ class WorkerState:
         want = t.fetching.wants.get(key)
         if want is not None:
             return f"{key!r} is wanted: {want.status}, held by {list(want.holders) or 'nobody known'}"
+        if key in t.orphans:
+            return f"{key!r} was given up, and still runs: nothing can stop it"
         return f"nothing is known of {key!r}"
 
     def validate(self) -> None:
