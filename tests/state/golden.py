@@ -173,7 +173,9 @@ class Golden(Script):
 
     def has_fetched(self, who: str, keys: str) -> None:
         found = keys.split()
-        self.step(KeysAdded(self.numbers[who], [*found], [8] * len(found), [self.lives[key] for key in found]))
+        self.step(
+            KeysAdded(self.numbers[who], [*found], [8] * len(found), [self.lives[key] for key in found])
+        )
 
     def dies(self, who: str, keys: str) -> None:
         self.kill(who, started=[] if keys == "nothing" else keys.split())
@@ -240,7 +242,9 @@ class Golden(Script):
         return [f"reply: {'yes' if each.ok else 'no'}: {each.value}"]
 
     def _task(self, key: str, inputs: Any) -> str:
-        return key + "".join(f", {name} is on {self._holders(holders)}" for name, _, holders, _ in inputs or [])
+        return key + "".join(
+            f", {name} is on {self._holders(holders)}" for name, _, holders, _ in inputs or []
+        )
 
     def _holders(self, numbers: list[int]) -> str:
         return _and([self.name(number) for number in numbers]) or "nobody"
@@ -254,7 +258,9 @@ class Golden(Script):
         return f"{key}: {status}"
 
     def _worker_line(self, row: dict[str, Any]) -> str:
-        used = "".join(f", {name} {row['used'].get(name, 0):g} of {n:g}" for name, n in row["resources"].items())
+        used = "".join(
+            f", {name} {row['used'].get(name, 0):g} of {n:g}" for name, n in row["resources"].items()
+        )
         held = f"{row['held']} held" if row["held"] else "nothing held"
         return f"{row['name']}: {row['status']}, {row['processing']} of {row['nthreads']} sent, {held}{used}"
 
@@ -338,7 +344,10 @@ _SENTENCES: Final[list[tuple[re.Pattern[str], Callable[..., object]]]] = [
         (rf"(\w+) gives back {_LIST}", Golden.gives_back),
         (rf"(\w+) has fetched {_LIST}", Golden.has_fetched),
         (rf"(\w+) loses {_LIST}", lambda g, w, keys: g.loses(w, *keys.split())),
-        (rf"(\w+) cannot get {_KEY} from {_LIST}", lambda g, w, key, of: g.complain(w, key, about=of.split())),
+        (
+            rf"(\w+) cannot get {_KEY} from {_LIST}",
+            lambda g, w, key, of: g.complain(w, key, about=of.split()),
+        ),
         (r"(\w+) pauses", Golden.pause),
         (r"(\w+) resumes", Golden.resume),
         (r"(\w+)'s link breaks", Golden.link_breaks),

@@ -193,7 +193,6 @@ def test_g2_cancelled_tasks_that_run_on__their_slots_stay_counted_until_they_end
     assert s.end() == {}
 
 
-@pytest.mark.xfail(strict=True, reason="the machine says that it knows nothing of it")
 def test_g2_cancelled_task_that_runs_on__why_says_so() -> None:
     s = Script()
     s.compute("x", 1)
