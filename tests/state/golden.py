@@ -13,11 +13,12 @@ must be able to explain the difference.
     > ann wants x                              > ann releases x        > ann cancels x [by force]
     > ann retries x                            > ann sets priority 5 for x
     > ann scatters x to a b                    > ann detaches x        > ann restarts
-    > a finishes x y [with 1000 bytes] [after 2 s]
+    > ann publishes x as table                 > ann opens table       > ann unpublishes table
+    > a finishes x y [with 1000 bytes] [after 2 s]                     > a finishes x of run 1
     > a fails x [with builtins.OSError]        > a reschedules x       > a secedes x
     > a has fetched x                          > a loses x             > a cannot get x from b
     > a gives back x                           > a gives back nothing
-    > a pauses      > a resumes     > a leaves (it says goodbye)       > a's link breaks
+    > a pauses      > a resumes     > a leaves (it says goodbye)       > a's link breaks     > a is heard
     > a dies running x, or: nothing            its link breaks, and its parent tells
     > a's parent tells it ran x, or: nothing
     > wait 2 s                                 > tick
@@ -36,9 +37,12 @@ from shunter.state import (
     ClosePeer,
     ComputeTasks,
     DatasetPublished,
+    DatasetRequested,
+    DatasetUnpublished,
     Failure,
     FreeKeys,
     GraphAborted,
+    Heartbeat,
     Instruction,
     KeysAdded,
     KeysDetached,
@@ -95,7 +99,7 @@ class Golden(Script):
         """What came of one line, in lines."""
         start = self.now
         for pattern, act in _SENTENCES:
-            found = pattern.fullmatch(line)
+            found = re.fullmatch(pattern, line)
             if found is not None:
                 act(self, *found.groups())
                 break
@@ -114,7 +118,7 @@ class Golden(Script):
         if what == "tasks":
             return [self._task_line(each) for each in self.keys]
         if what == "workers":
-            return [self._worker_line(row) for row in self.view.workers()]
+            return [self._worker_line(row) for row in self.view.workers()] or ["(nobody)"]
         if what == "why":
             return [self.view.why(key)]
         if what == "story":
@@ -155,6 +159,9 @@ class Golden(Script):
 
     def finishes(self, who: str, keys: str, nbytes: str | None, seconds: str | None) -> None:
         self.finish(*keys.split(), on=who, nbytes=int(nbytes or 8), seconds=float(seconds or 0.1))
+
+    def finishes_run(self, who: str, key: str, run_id: str) -> None:
+        self.finished(self.numbers[who], [(key, int(run_id))])
 
     def fails(self, who: str, key: str, sort: str | None) -> None:
         number, run_id = self.numbers[who], self._run_on(self.numbers[who], key)
@@ -235,7 +242,7 @@ class Golden(Script):
         if isinstance(each, ReportRetried):
             return [f"{_and(each.keys)} tried again"]
         if isinstance(each, ReportCancelled):
-            return [f"{k} {reason}" for k, reason in zip(each.keys, each.reasons)]
+            return [f"{k} cancelled: {reason}" for k, reason in zip(each.keys, each.reasons)]
         if isinstance(each, Restarted):
             return ["everything was given up"]
         assert isinstance(each, Reply), each
@@ -309,54 +316,56 @@ def _scatters(g: Golden, who: str, key: str, to: str) -> None:
     g.scatter(key, to=to.split(), by=who)
 
 
-_SENTENCES: Final[list[tuple[re.Pattern[str], Callable[..., object]]]] = [
-    (re.compile(pattern), act)
-    for pattern, act in [
-        (r"client (\w+)", Golden.client),
-        (r"worker (\w+)(?:: (.+))?", Golden.joins),
-        (r"(\w+) leaves", _leaves),
-        # clients
-        (r"(\w+) submits (.+?)(?: wanting (.+))?", Golden.submits),
-        (r"(\w+) begins a graph", _begins),
-        (r"(\w+) adds (.+)", Golden.adds),
-        (r"(\w+) commits(?: wanting (.+))?", lambda g, c, w: g.commit(g.graph, by=c, want=w and w.split())),
-        (r"(\w+) aborts", lambda g, c: g.step(GraphAborted(g.numbers[c], g.graph))),
-        (rf"(\w+) wants {_LIST}", lambda g, c, keys: g.desire(*keys.split(), by=c)),
-        (rf"(\w+) releases {_LIST}", lambda g, c, keys: g.release(*keys.split(), by=c)),
-        (
-            rf"(\w+) cancels {_LIST}( by force)?",
-            lambda g, c, keys, force: g.cancel(*keys.split(), by=c, force=bool(force)),
-        ),
-        (rf"(\w+) retries {_LIST}", lambda g, c, keys: g.retry(*keys.split(), by=c)),
-        (
-            rf"(\w+) sets priority (\S+) for {_LIST}",
-            lambda g, c, n, keys: g.set_priority(float(n), *keys.split(), by=c),
-        ),
-        (rf"(\w+) scatters {_KEY} to {_LIST}", _scatters),
-        (rf"(\w+) detaches {_LIST}", lambda g, c, keys: g.step(KeysDetached(g.numbers[c], keys.split()))),
-        (rf"(\w+) publishes {_LIST} as (\w+)", _published),
-        (r"(\w+) restarts", lambda g, c: g.step(RestartRequested(g.numbers[c], 1, 30.0))),
-        # workers
-        (rf"(\w+) finishes {_LIST}(?: with (\d+) bytes)?(?: after (\S+) s)?", Golden.finishes),
-        (rf"(\w+) fails {_KEY}(?: with (\S+))?", Golden.fails),
-        (rf"(\w+) reschedules {_KEY}", lambda g, _, key: g.reschedule(key)),
-        (rf"(\w+) secedes {_KEY}", lambda g, _, key: g.long_running(key)),
-        (rf"(\w+) gives back {_LIST}", Golden.gives_back),
-        (rf"(\w+) has fetched {_LIST}", Golden.has_fetched),
-        (rf"(\w+) loses {_LIST}", lambda g, w, keys: g.loses(w, *keys.split())),
-        (
-            rf"(\w+) cannot get {_KEY} from {_LIST}",
-            lambda g, w, key, of: g.complain(w, key, about=of.split()),
-        ),
-        (r"(\w+) pauses", Golden.pause),
-        (r"(\w+) resumes", Golden.resume),
-        (r"(\w+)'s link breaks", Golden.link_breaks),
-        (rf"(\w+) dies running {_LIST}", Golden.dies),
-        (rf"(\w+)'s parent tells it ran {_LIST}", Golden.tells),
-        # time
-        (r"wait (\S+) s", lambda g, seconds: g.wait(float(seconds))),
-        (r"tick", Golden.tick),
-    ]
+#: What can happen, and what does it with the parts in brackets.
+_SENTENCES: Final[list[tuple[str, Callable[..., object]]]] = [
+    (r"client (\w+)", Golden.client),
+    (r"worker (\w+)(?:: (.+))?", Golden.joins),
+    (r"(\w+) leaves", _leaves),
+    # clients
+    (r"(\w+) submits (.+?)(?: wanting (.+))?", Golden.submits),
+    (r"(\w+) begins a graph", _begins),
+    (r"(\w+) adds (.+)", Golden.adds),
+    (r"(\w+) commits(?: wanting (.+))?", lambda g, c, w: g.commit(g.graph, by=c, want=w and w.split())),
+    (r"(\w+) aborts", lambda g, c: g.step(GraphAborted(g.numbers[c], g.graph))),
+    (rf"(\w+) wants {_LIST}", lambda g, c, keys: g.desire(*keys.split(), by=c)),
+    (rf"(\w+) releases {_LIST}", lambda g, c, keys: g.release(*keys.split(), by=c)),
+    (
+        rf"(\w+) cancels {_LIST}( by force)?",
+        lambda g, c, keys, force: g.cancel(*keys.split(), by=c, force=bool(force)),
+    ),
+    (rf"(\w+) retries {_LIST}", lambda g, c, keys: g.retry(*keys.split(), by=c)),
+    (
+        rf"(\w+) sets priority (\S+) for {_LIST}",
+        lambda g, c, n, keys: g.set_priority(float(n), *keys.split(), by=c),
+    ),
+    (rf"(\w+) scatters {_KEY} to {_LIST}", _scatters),
+    (rf"(\w+) detaches {_LIST}", lambda g, c, keys: g.step(KeysDetached(g.numbers[c], keys.split()))),
+    (rf"(\w+) publishes {_LIST} as (\w+)", _published),
+    (r"(\w+) opens (\w+)", lambda g, c, name: g.step(DatasetRequested(g.numbers[c], 1, name))),
+    (r"(\w+) unpublishes (\w+)", lambda g, c, name: g.step(DatasetUnpublished(g.numbers[c], 1, name))),
+    (r"(\w+) restarts", lambda g, c: g.step(RestartRequested(g.numbers[c], 1, 30.0))),
+    # workers
+    (rf"(\w+) finishes {_KEY} of run (\d+)", Golden.finishes_run),
+    (rf"(\w+) finishes {_LIST}(?: with (\d+) bytes)?(?: after (\S+) s)?", Golden.finishes),
+    (rf"(\w+) fails {_KEY}(?: with (\S+))?", Golden.fails),
+    (rf"(\w+) reschedules {_KEY}", lambda g, _, key: g.reschedule(key)),
+    (rf"(\w+) secedes {_KEY}", lambda g, _, key: g.long_running(key)),
+    (rf"(\w+) gives back {_LIST}", Golden.gives_back),
+    (rf"(\w+) has fetched {_LIST}", Golden.has_fetched),
+    (rf"(\w+) loses {_LIST}", lambda g, w, keys: g.loses(w, *keys.split())),
+    (
+        rf"(\w+) cannot get {_KEY} from {_LIST}",
+        lambda g, w, key, of: g.complain(w, key, about=of.split()),
+    ),
+    (r"(\w+) is heard", lambda g, w: g.step(Heartbeat(g.numbers[w], 0, 0, 0.0))),
+    (r"(\w+) pauses", Golden.pause),
+    (r"(\w+) resumes", Golden.resume),
+    (r"(\w+)'s link breaks", Golden.link_breaks),
+    (rf"(\w+) dies running {_LIST}", Golden.dies),
+    (rf"(\w+)'s parent tells it ran {_LIST}", Golden.tells),
+    # time
+    (r"wait (\S+) s", lambda g, seconds: g.wait(float(seconds))),
+    (r"tick", Golden.tick),
 ]
 
 

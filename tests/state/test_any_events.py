@@ -9,14 +9,15 @@ import pytest
 
 from shunter import state
 from shunter.state import Event
-from tests.state.any_events import EVENTS, Program, Trial, for_all, programs
+from tests.state.any_events import EVENTS, Program, for_all, programs
+from tests.state.any_trial import Trial
 
 
 def test_any_events_in_any_order__state_lives_with_them(request: pytest.FixtureRequest) -> None:
     def check(program: Program) -> None:
         Trial(program).run()
 
-    for_all(programs(), check, examples=10 * request.config.getoption("--seeds"))
+    for_all(programs(), check, examples=15 * request.config.getoption("--seeds"))
 
 
 def test_every_event_there_is__is_among_them() -> None:
