@@ -171,6 +171,7 @@ def test_g4_future_is_dropped_in_the_loops_own_thread__is_released(
 def test_g5_given_up_and_used_again__all_goes_over_one_connection_in_the_order_of_the_calls(
     client: Client, idle: FakeScheduler
 ) -> None:
+    idle.held = dict.fromkeys("yz", ("processing", -1, []))
     for n in range(500):
         future = client.submit(inc, n, key="y")
         if n % 2:
@@ -332,9 +333,10 @@ if pid == 0:
     with Client(address, token=token) as own:
         print(own.submit(abs, -5).result(30), flush=True)
     os._exit(0)
-assert os.waitpid(pid, 0)[1] == 0
+status = os.waitpid(pid, 0)[1]
 go.set()
 thread.join()
+assert status == 0
 print(sum(client.gather(futures)), flush=True)
 client.close()
 """

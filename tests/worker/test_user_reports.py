@@ -5,6 +5,10 @@ The list, with its letters and numbers, is in the project's case collection; the
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+
 import pytest
 
 from shunter.errors import PeerError
@@ -45,6 +49,7 @@ from tests.worker.script import (
     fetches,
     finished,
 )
+from tests.worker.test_parent import Family, in_loop
 
 # ------------------------------------------------------------------------------- a fetch and a run of one key
 
@@ -417,6 +422,25 @@ def test_m3_urgent_task_comes_later_and_needs_the_same_input__that_is_fetched_ea
     s.compute("urgent", 9, [("x3", 8, [2])], priority=-1.0)
     s.got(fetches(s.out)[0])
     assert fetches(s.out)[-1].keys == ["x3"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
+@in_loop
+async def test_n8_kill_of_the_former_worker_comes_late__its_successor_of_the_same_name_lives() -> None:
+    async with Family(name="w") as family:
+        former = await family.scheduler.worker()
+        former.compute("x", 1, abs, -1)
+        await former.result("x")  # it knows its number by now
+        (pid,) = family.parent.pids
+        os.kill(pid, signal.SIGKILL)
+        assert (await family.peer.hear(messages.Died)).worker == former.number
+        successor = await family.scheduler.worker(1)
+        assert successor.link.peer_details["name"] == former.link.peer_details["name"] == "w"
+
+        family.peer.say(messages.Kill(former.number, "former"), messages.Kill(successor.number, "successor"))
+
+        died = await family.peer.hear(messages.Died)
+        assert (died.worker, died.cause) == (successor.number, "signal 9 (SIGKILL): successor")
 
 
 @pytest.mark.parametrize("status", ["pending", "", "RUNNING", "lost"])
