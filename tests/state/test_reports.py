@@ -17,6 +17,7 @@ from shunter.state import (
     Failure,
     Heartbeat,
     KeysAdded,
+    Log,
     LongRunning,
     Options,
     TakeBack,
@@ -501,3 +502,26 @@ def test_a32_balanced_again_and_again_before_the_answer__asked_and_freed_once() 
     s.answer("a", given=[])
     s.finish("x-0")
     assert s.statuses("x-0", "x-1") == ["memory", "unknown"]
+
+
+@pytest.mark.xfail(strict=True, reason="nobody looks for tasks that wait for what they have submitted")
+@pytest.mark.parametrize("child", ["sent behind it", "not sent"])
+def test_a34_task_keeps_its_thread_and_what_it_has_submitted_cannot_run__a_warning_names_both(
+    child: str,
+) -> None:
+    s = Script(workers={"a": 1}, graph={"p": []})
+    if child == "not sent":
+        s.submit({"other": []})  # it takes the place behind p
+    s.submit({"z": []}, parent="p")
+    s.wait(60.0)
+    warned = [set(each.fields.values()) for each in s.take(Log) if each.level == "warning"]
+    assert any({"p", "z"} <= named for named in warned)
+
+
+def test_a34_task_secedes_before_it_waits__nobody_is_warned() -> None:
+    s = Script(workers={"a": 1}, graph={"p": []})
+    s.submit({"z": []}, parent="p")
+    s.long_running("p")
+    s.finish("z")
+    s.wait(60.0)
+    assert s.take(Log) == []

@@ -174,3 +174,56 @@ def test_b11_worker_dies_with_a_task_that_has_submitted_others__they_stay_until_
     else:
         s.fail("p")
     assert s.statuses(*children) == ["unknown"] * 20
+
+
+def bereaved() -> Script:
+    """The worker of p has died, and with it the client that has submitted 4 tasks in p; two of those are done."""
+    options = Options(workers=["a"])
+    s = Script(workers={"a": 1, "b": 4}, graph={"p": []}, clients=("c", "in p"), options=options)
+    s.submit(roots("z", 4), by="in p", parent="p", options=Options(workers=["b"]))
+    s.finish("z-0", "z-1")
+    s.client_leaves("in p")
+    s.kill("a", started=["p"])
+    s.worker("a")
+    s.sent()
+    return s
+
+
+def test_b11_second_run_submits_the_same_keys__what_is_done_is_not_done_again() -> None:
+    s = bereaved()
+    s.client("in p again")
+    s.submit(roots("z", 4), by="in p again", parent="p", options=Options(workers=["b"]))
+    assert s.sent() == []
+    assert s.reports("in p again") == [("finished", "z-0"), ("finished", "z-1")]
+    s.finish("z-2", "z-3")
+    s.finish("p")
+    assert s.statuses(*keys_of("z", 4)) == ["memory"] * 4
+    s.client_leaves("in p again")
+    assert s.statuses(*keys_of("z", 4)) == ["unknown"] * 4
+
+
+@pytest.mark.parametrize("how", ["released", "cancelled", "client leaves", "killed again and again"])
+def test_b11_task_is_given_up_before_it_has_run_again__what_it_submitted_goes_too(how: str) -> None:
+    s = bereaved()
+    if how == "released":
+        s.release("p")
+    elif how == "cancelled":
+        s.cancel("p")
+    elif how == "client leaves":
+        s.client_leaves("c")
+    else:
+        for _ in range(3):
+            s.kill("a", started=["p"])
+            s.worker("a")
+        assert s.failure("p").kind == "killed-worker"
+    assert s.statuses(*keys_of("z", 4)) == ["unknown"] * 4
+
+
+def test_b11_client_inside_of_a_task_closes_after_that_is_done__its_tasks_go_at_once() -> None:
+    s = Script(
+        workers={"a": 1, "b": 4}, graph={"p": []}, clients=("c", "in p"), options=Options(workers=["a"])
+    )
+    s.submit(roots("z", 4), by="in p", parent="p", options=Options(workers=["b"]))
+    s.finish("p")
+    s.client_leaves("in p")
+    assert s.statuses(*keys_of("z", 4)) == ["unknown"] * 4
