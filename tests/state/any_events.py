@@ -74,18 +74,12 @@ HUGE: Final = (2**63, 2**64 + 1, 2**100)
 #: Clients and workers share the small ones, on purpose.
 NUMBERS: Final = st.sampled_from([1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0, -1, -7, *HUGE])
 KEY_POOL: Final[list[Key]] = [
-    "x",
-    "y",
-    "z",
-    "a-1",
-    "a-2",
-    "a-10",
+    *"x y z a-1 a-2 a-10".split(),
     "",
     ("t", 1),
     ("t", "x"),
     ("t", ("u", 2)),
     7,
-    -1.5,
     None,
 ]
 KEYS: Final = st.sampled_from([*KEY_POOL[:3], *KEY_POOL])
@@ -141,7 +135,21 @@ _ODD_OPTIONS: Final = st.builds(
     memory=SIZES,
     annotations=st.none() | st.just({"why": [1, None]}),
 )
-OPTIONS: Final = st.integers(0, 2).flatmap(lambda i: _ODD_OPTIONS if i else st.just(DEFAULT_OPTIONS))
+#: What a user may mean.
+_FAIR_OPTIONS: Final = st.sampled_from(
+    [
+        Options(resources={"GPU": 1.0}),
+        Options(resources={"GPU": 0.5}),
+        Options(retries=1),
+        Options(retries=2, retry_delay=0.05, retry_elsewhere=True),
+        Options(workers=["a"]),
+        Options(workers=["i"], allow_other_workers=True),
+        Options(priority=2.0),
+    ]
+)
+OPTIONS: Final = st.sampled_from([st.just(DEFAULT_OPTIONS), _FAIR_OPTIONS, _ODD_OPTIONS]).flatmap(
+    lambda each: each
+)
 FAILURES: Final = st.builds(
     Failure,
     st.sampled_from(["exception", "serialization", "killed-worker", "no-worker", "graph", "lost-input"]),
@@ -252,34 +260,25 @@ EVENTS: Final[dict[type[Event], SearchStrategy[Event]]] = {
 
 
 class Answer(NamedTuple):
-    """What a worker says to what it was told: ``pick`` chooses among all runs (or questions) that are open."""
+    """What a worker says to what it was told: ``pick`` chooses among all runs (or questions) that are open.
+
+    ``late``: among those that are over: it said so before, or has heard of it too late.
+    """
 
     how: str
     pick: int
     nbytes: int
     seconds: float
+    late: bool
 
 
 ANSWERS: Final = st.builds(
     Answer,
-    st.sampled_from(
-        [
-            "finish",
-            "finish",
-            "finish",
-            "finish",
-            "fail",
-            "reschedule",
-            "secede",
-            "fetch",
-            "give",
-            "keep",
-            "dies",
-        ]
-    ),
+    st.sampled_from("finish finish finish finish fail reschedule secede fetch give keep dies".split()),
     st.integers(0, 7),
     st.just(8) | SIZES,
     st.just(0.1) | SECONDS,
+    st.sampled_from([False, False, False, True]),
 )
 Step: TypeAlias = "tuple[Event | Answer, float]"
 

@@ -5,7 +5,6 @@ Two states get the same events, of which one validates itself; they must give th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 from typing import Final, NamedTuple
 
@@ -86,8 +85,12 @@ _FAREWELLS: Final = (ClosePeer, KillWorker)
 _RUN_REPORTS: Final = (TaskFailed, TaskRescheduled, LongRunning)
 
 
+#: So many runs that are over are remembered.
+OVER_MAX: Final = 6
+
+
 class Run(NamedTuple):
-    """A run that a worker was sent, and has not said to be over."""
+    """A run that a worker was sent."""
 
     worker: int
     key: Key
@@ -109,7 +112,8 @@ class Trial:
         self.clients: dict[int, None] = {}
         self.workers: dict[int, str] = {}  # number -> status
         self.begun: set[tuple[int, int]] = set()  # client, graph
-        self.runs: list[Run] = []
+        self.runs: list[Run] = []  # that go on, as far as the workers know
+        self.over: list[Run] = []
         self.current: dict[Key, tuple[int, int]] = {}  # key -> worker and run_id that were sent last
         self.asked: list[tuple[int, list[int]]] = []  # questions of TakeBack
         self.keeps = False  # something may be kept though no client wants it
@@ -134,6 +138,7 @@ class Trial:
         self.done.append((event, self.now))
         clients, workers = self.clients, self.workers
         is_illegal = self._is_illegal(event)
+        stale = self._stale_results(event)
         before = self.state.view().counts()["dropped_events"]
         self.state.step(event, self.now)
         self.twin.step(event, self.now)
@@ -156,6 +161,7 @@ class Trial:
             self._note_work(each)
             if isinstance(each, ClosePeer):
                 told_to_go.append(each.peer)
+        assert "memory" not in [self._status(key) for key in stale], "a stale result counts"
         if is_illegal:
             answers = [each for each in outcome.instructions if isinstance(each, (Reply, ClosePeer))]
             assert dropped or answers, "an illegal event is neither answered nor counted"
@@ -223,6 +229,20 @@ class Trial:
             assert None not in each.specs, described(each)
             assert self.workers.get(each.peer) == "running", f"to one that does not run: {described(each)}"
 
+    def _status(self, key: Key) -> str:
+        return self.state.view().who_has([key])[0][1]
+
+    def _is_current(self, worker: int, key: Key, run_id: int) -> bool:
+        return self._status(key) == "processing" and self.current.get(key) == (worker, run_id)
+
+    def _stale_results(self, event: Event) -> list[Key]:
+        """Keys that are not in memory, and that nothing in the event may bring there."""
+        if not isinstance(event, TasksFinished):
+            return []
+        rows = list(zip(event.keys, event.run_ids))
+        good = {key for key, run_id in rows if self._is_current(event.worker, key, run_id)}
+        return [key for key in event.keys if key not in good and self._status(key) != "memory"]
+
     def _is_illegal(self, event: Event) -> bool:
         """Nobody could mean it: it is of a stranger, comes twice, or is about what is not under way."""
         clients, workers = self.clients, self.workers
@@ -236,8 +256,7 @@ class Trial:
         if isinstance(event, WorkerDied):
             return False  # Of one that has just gone, most of the time.
         if isinstance(event, _RUN_REPORTS):
-            status = self.state.view().who_has([event.key])[0][1]
-            return status != "processing" or self.current.get(event.key) != (event.worker, event.run_id)
+            return not self._is_current(event.worker, event.key, event.run_id)
         if isinstance(event, TasksFinished) and not event.keys:
             return False
         worker, client = getattr(event, "worker", None), getattr(event, "client", None)
@@ -265,13 +284,14 @@ class Trial:
         elif isinstance(event, (KeysDetached, DatasetPublished)):
             self.keeps = True
         elif isinstance(event, TasksFinished):
-            self._note_ends(event.worker, zip(event.keys, event.run_ids))
+            ended = set(zip(event.keys, event.run_ids))
+            self._note_ends([r for r in self.runs if r.worker == event.worker and (r.key, r.run_id) in ended])
         elif isinstance(event, (TaskFailed, TaskRescheduled)):
-            self._note_ends(event.worker, [(event.key, event.run_id)])
+            self._note_ends([run for run in self.runs if run.run_id == event.run_id])
 
-    def _note_ends(self, worker: int, ended: Iterable[tuple[Key, int]]) -> None:
-        over = {(worker, key, run_id) for key, run_id in ended}
-        self.runs = [run for run in self.runs if run[:3] not in over]
+    def _note_ends(self, ended: list[Run]) -> None:
+        self.runs = [run for run in self.runs if run not in ended]
+        self.over = [*self.over, *ended][-OVER_MAX:]
 
     def _note_workers(self) -> None:
         """Who is there after the step. Workers go for many reasons: the state's word is taken."""
@@ -282,7 +302,7 @@ class Trial:
             assert isinstance(used, dict) and isinstance(supply, dict)
             assert all(amount <= supply.get(name, 0.0) for name, amount in used.items()), row
             self.workers[number] = status
-        self.runs = [run for run in self.runs if run.worker in self.workers]
+        self._note_ends([run for run in self.runs if run.worker not in self.workers])
 
     def _note_work(self, each: Instruction) -> None:
         if isinstance(each, ComputeTasks):
@@ -290,7 +310,7 @@ class Trial:
                 self.runs.append(Run(each.peer, key, run_id, [(i[0], i[1], i[3]) for i in inputs or []]))
                 self.current[key] = (each.peer, run_id)
         elif isinstance(each, FreeKeys):
-            self.runs = [run for run in self.runs if run.worker != each.peer or run.key not in each.keys]
+            self._note_ends([run for run in self.runs if run.worker == each.peer and run.key in each.keys])
         elif isinstance(each, TakeBack):
             self.asked.append((each.peer, each.run_ids))
 
@@ -303,9 +323,10 @@ class Trial:
                 return None
             worker, asked = self.asked.pop(answer.pick % len(self.asked))
             return TakeBackAnswered(worker, asked, asked if answer.how == "give" else [])
-        if not self.runs:
+        runs = self.over if answer.late else self.runs
+        if not runs:
             return None
-        worker, key, run_id, inputs = self.runs[answer.pick % len(self.runs)]
+        worker, key, run_id, inputs = runs[answer.pick % len(runs)]
         if answer.how == "finish":
             return TasksFinished(
                 worker, [key], [run_id], [answer.nbytes], [0.0], [answer.seconds], [1], ["int"], [None]

@@ -13,6 +13,7 @@ from tests.state.any_events import EVENTS, Program, for_all, programs
 from tests.state.any_trial import Trial
 
 
+@pytest.mark.timeout(400)  # When it fails, most of it goes into making the program small.
 def test_any_events_in_any_order__state_lives_with_them(request: pytest.FixtureRequest) -> None:
     def check(program: Program) -> None:
         Trial(program).run()

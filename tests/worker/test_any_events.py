@@ -370,6 +370,7 @@ def _end_of_fetch(how: str, fetch: Fetch) -> Event:
     return FetchBusy(fetch.fetch) if how == "busy" else FetchFailed(fetch.fetch, "reset")
 
 
+@pytest.mark.timeout(400)  # When it fails, most of it goes into making the program small.
 def test_any_events_in_any_order__machine_lives_with_them(request: pytest.FixtureRequest) -> None:
     def check(program: Program) -> None:
         Trial(program).run()
