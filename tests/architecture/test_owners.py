@@ -72,7 +72,7 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         "clients": "clients tasks next_index dropped_events",
         "keeping": "datasets bereaved",
         "restart": "restarts next_restart",
-        "idleness": "busy_at is_idle_timeout_armed",
+        "idleness": "busy_at was_busy is_idle_timeout_armed",
         "validate": "touched",
     },
 }

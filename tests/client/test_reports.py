@@ -342,7 +342,6 @@ client.close()
 """
 
 
-@pytest.mark.xfail(strict=True, reason="what asks takes the lock first")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 def test_n3_fork_while_a_thread_has_the_lock__child_is_told_or_works_and_the_parent_goes_on(
     scheduler: FakeScheduler, tmp_path: Path
@@ -350,7 +349,6 @@ def test_n3_fork_while_a_thread_has_the_lock__child_is_told_or_works_and_the_par
     assert run_script(tmp_path, FORKS, [scheduler.address, scheduler.token]) == ["5", "4950"]
 
 
-@pytest.mark.xfail(strict=True, reason="what waits does not look whether anything can come")
 def test_n3_future_that_was_pending_at_the_fork__waiting_for_it_in_the_child_raises(
     client: Client, idle: FakeScheduler
 ) -> None:
@@ -393,7 +391,6 @@ def test_o4_unknown_kind_of_failure__is_an_error_that_names_it(client: Client, i
         future.result(TIMEOUT)
 
 
-@pytest.mark.xfail(strict=True, reason="any other word is taken for a status on the way")
 def test_o4_unknown_status_of_a_key_that_came_back__is_an_error_and_not_taken_for_pending(
     client: Client, idle: FakeScheduler
 ) -> None:

@@ -102,10 +102,10 @@ _sessions: Final[weakref.WeakSet[Session]] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
+    error = UsageError("this client was made before a fork: make another one in the child process")
     for session in _sessions:
-        session.connection.unusable = UsageError(
-            "this client was made before a fork: make another one in the child process"
-        )
+        session.connection.unusable = error
+        session.table.forked(error)
 
 
 if hasattr(os, "register_at_fork"):

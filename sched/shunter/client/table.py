@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
-from shunter.errors import ConnectionLost
+from shunter.errors import ConnectionLost, ShunterError, UsageError
 from shunter.wire.messages import Failure
 
 __all__ = ["Alarm", "Entry", "FutureTable", "Gate", "Status", "Watcher"]
@@ -37,6 +37,9 @@ PENDING: Final = "pending"
 FINISHED: Final = "finished"
 ERROR: Final = "error"
 CANCELLED: Final = "cancelled"
+
+#: What the scheduler says of a key that is still to come; "erred": its failure follows, if it has not come.
+_ON_THEIR_WAY: Final = frozenset({"released", "waiting", "no-worker", "queued", "processing", "erred"})
 
 Watcher: TypeAlias = Callable[["Entry"], object]
 #: What was said last of a key: its result if that came along, why it failed, or why it was cancelled.
@@ -80,7 +83,7 @@ class Entry:
         self.data: bytes | None = None
         self.has_value = False
         self.value: object = None
-        self.error: Failure | ConnectionLost | str | None = None
+        self.error: Failure | ShunterError | str | None = None
         self.watchers: list[Watcher] | None = None
 
     @property
@@ -236,6 +239,8 @@ class FutureTable:
                 self.erred([key], [last])
             elif status == "unknown":
                 self.cancelled([key], [last if isinstance(last, str) else "the scheduler does not know it"])
+            elif status not in _ON_THEIR_WAY:
+                self.cancelled([key], [f"the scheduler has given it the unknown status {status!r}"])
 
     def _put_behind_fence(self, entry: Entry) -> None:
         if not entry.unique:
@@ -306,7 +311,7 @@ class FutureTable:
             due = self._take_watchers(done)
         _call(due)
 
-    def disconnected(self, error: ConnectionLost) -> None:
+    def disconnected(self, error: ConnectionLost | UsageError) -> None:
         """The scheduler is gone: what is pending fails with ``error``, and so does what was not fetched yet."""
         done: list[Entry] = []
         with self.lock:
@@ -315,6 +320,14 @@ class FutureTable:
                     self._settle(entry, ERROR, error, done)
             due = self._take_watchers(done)
         _call(due)
+
+    def forked(self, error: UsageError) -> None:
+        """This is a copy in a forked child: nothing comes any more, and nobody lets go of a lock that was taken."""
+        if self.lock.acquire(blocking=False):
+            self.lock.release()
+        else:  # By a thread that does not exist here.
+            self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # as the standard library does
+        self.disconnected(error)
 
     def closed(self, reason: str) -> None:
         """This client is closing: what is pending is cancelled."""
@@ -341,7 +354,7 @@ class FutureTable:
         _call(due)
 
     def _settle(
-        self, entry: Entry, status: Status, error: Failure | ConnectionLost | str, done: list[Entry]
+        self, entry: Entry, status: Status, error: Failure | ShunterError | str, done: list[Entry]
     ) -> None:
         entry.error = error
         entry.status = status

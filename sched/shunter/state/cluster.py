@@ -277,6 +277,7 @@ class Cluster:
         "total_threads",
         "touched",
         "unsent",
+        "was_busy",
         "watched",
         "worker_list",
         "workers",
@@ -340,6 +341,7 @@ class Cluster:
         self.had_workers = False
         self.is_retry_armed = False  # a timer will look again for idle threads and unsent work
         self.busy_at = now  # when there was something to do
+        self.was_busy = False  # after the last step
         self.is_idle_timeout_armed = False
         self.is_no_worker_armed = False  # a timer will look for tasks without a worker for too long
 

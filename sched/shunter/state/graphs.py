@@ -170,7 +170,11 @@ def _index(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
         key = keys[i]
         if key in place:
             _refuse(
-                cluster, cs, intake, f"key {key!r} is twice in one graph; give each task a key of its own"
+                cluster,
+                cs,
+                intake,
+                key,
+                f"key {key!r} is twice in one graph; give each task a key of its own",
             )
             return budget
         place[key] = i
@@ -191,6 +195,7 @@ def _index(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
                         cluster,
                         cs,
                         intake,
+                        keys[at],
                         f"task {keys[at]!r} needs {key!r}, which is neither in the graph nor on the cluster;"
                         " add it, or keep a future of it until this graph is submitted",
                     )
@@ -200,7 +205,9 @@ def _index(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
     if i >= 2 * n:
         for key in intake.wanted:
             if key not in place and not _pin(cluster, intake, key):
-                _refuse(cluster, cs, intake, f"key {key!r} is wanted, but neither in the graph nor known")
+                _refuse(
+                    cluster, cs, intake, key, f"key {key!r} is wanted, but neither in the graph nor known"
+                )
                 return budget
         intake.at = 0
         intake.phase = "cull"
@@ -290,7 +297,8 @@ def _order(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
         names = [repr(intake.keys[intake.order[i]]) for i in static_order.cycle]
         if len(names) > 8:
             names = [*names[:7], f"… {len(names) - 7} more"]
-        _refuse(cluster, cs, intake, f"the graph has a cycle: {' -> '.join([*names, names[0]])}")
+        first = intake.keys[intake.order[static_order.cycle[0]]]
+        _refuse(cluster, cs, intake, first, f"the graph has a cycle: {' -> '.join([*names, names[0]])}")
         return 0
     ordered = [0] * len(intake.order)
     i = 0
@@ -464,14 +472,12 @@ def _finish(cluster: Cluster, intake: Intake) -> None:
     intake.phase = "done"
 
 
-def _refuse(cluster: Cluster, cs: ClientState, intake: Intake, text: str) -> None:
+def _refuse(cluster: Cluster, cs: ClientState, intake: Intake, blamed: Key, text: str) -> None:
     """Nothing of the graph is created; each wanted key that the client did not have is reported as erred."""
-    failure: Failure | None = None  # One for all: it travels once.
+    failure = Failure(FAILED_GRAPH, blamed, text)  # One for all: it travels once.
     for key in dict.fromkeys(intake.wanted):
         ts = cluster.tasks.get(key)
         if ts is None or ts not in cs.wants:
-            if failure is None:
-                failure = Failure(FAILED_GRAPH, key, text)
             cluster.outbox.erred(cs.number, key, failure)
     cluster.say("info", "graph-refused", {"client": cs.name, "reason": text})
     _finish(cluster, intake)

@@ -11,8 +11,10 @@ def after_step(cluster: Cluster) -> None:
     limit = cluster.settings.idle_timeout
     if limit <= 0.0:
         return
-    if _is_busy(cluster):
+    is_busy = _is_busy(cluster)
+    if is_busy or cluster.was_busy:  # The step that ends the last task counts: it may have run for long.
         cluster.busy_at = cluster.now
+    cluster.was_busy = is_busy
     if not cluster.is_idle_timeout_armed:
         cluster.is_idle_timeout_armed = True
         cluster.wake_at(cluster.busy_at + limit, Timer("idle-timeout", 0))

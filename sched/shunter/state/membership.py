@@ -275,8 +275,9 @@ def _blame(cluster: Cluster, grave: Grave, cause: str, started: list[int]) -> No
                 Failure(
                     FAILED_KILLED_WORKER,
                     ts.key,
-                    f"{deaths} workers died while running {ts.key!r}, the last, {grave.name!r}, of {cause};"
-                    f" {allowed} deaths are allowed. Look at that worker's log, or run the function alone",
+                    f"{deaths} {'worker' if deaths == 1 else 'workers'} died while running {ts.key!r},"
+                    f" the last one, {grave.name!r}: {cause}. Deaths allowed: {allowed}."
+                    " Look at that worker's log, or run the function alone",
                     fields={"deaths": deaths, "worker": grave.name, "cause": cause},
                 ),
             )

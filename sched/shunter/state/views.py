@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from shunter.state.assignment import n_sent
+from shunter.state.assignment import fits_now, n_sent
 from shunter.state.backlog import waiting_count
 from shunter.state.cluster import Cluster
 from shunter.state.membership import why_no_worker
 from shunter.state.model import TaskState, WorkerState
-from shunter.state.names import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, WAITING, Key
+from shunter.state.names import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RUNNING, WAITING, Key
 from shunter.state.replicas import holders_of
 
 
@@ -126,10 +126,18 @@ def _why(cluster: Cluster, ts: TaskState) -> str:
     if state == PROCESSING:
         ws = ts.processing_on
         where = ws.name if ws is not None else "?"
+        if ws is not None and ws.status != RUNNING:
+            return (
+                f"{name} was sent to worker {where!r}, which is {ws.status}:"
+                " it ends there if it had started, else it is given back and runs elsewhere"
+            )
         return f"{name} was sent to worker {where!r}, which runs it or will as soon as a thread is free"
     if state == QUEUED:
         place = ts.backlog
         if place is not None and place.owner is not None:
+            if ts.options.resources and not fits_now(place.owner, ts):
+                asked = ", ".join([f"{each}={amount:g}" for each, amount in ts.options.resources.items()])
+                return f"{name} can run, and waits until {asked} is free on worker {place.owner.name!r}"
             return (
                 f"{name} can run, and waits for a thread; worker {place.owner.name!r} would start it soonest"
             )

@@ -14,6 +14,8 @@ WantStatus: TypeAlias = Literal["fetch", "flight", "missing"]
 
 #: Guess for a function that has not run yet, seconds: long enough to hand nothing out ahead of it.
 UNKNOWN_S: Final = 1.0
+#: Whatever runs longer is not handed out ahead of anyway, and sums stay exact enough.
+ESTIMATE_MAX_S: Final = 1e6
 
 
 @final
@@ -89,6 +91,7 @@ class Function:
         return self.mean if self.mean >= 0.0 else UNKNOWN_S
 
     def note(self, duration: float) -> None:
+        duration = min(duration, ESTIMATE_MAX_S)
         mean = self.mean
         self.mean = duration if duration > mean else mean + (duration - mean) / 8
 
