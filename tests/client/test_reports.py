@@ -256,9 +256,7 @@ FORBIDDEN = {
     "multiprocessing.Process": "N3",
     "sys._current_frames": "N4",
     "sys.setprofile": "N4",
-    "sys.settrace": "N4",
     "threading.setprofile": "N4",
-    "threading.settrace": "N4",
 }
 
 
