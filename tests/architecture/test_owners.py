@@ -70,7 +70,7 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
         ),
         "reactions": "incoming delayed complaints dropped_events promised",
         "clients": "clients tasks next_index dropped_events",
-        "keeping": "datasets bereaved",
+        "keeping": "datasets bereaved parents",
         "restart": "restarts next_restart",
         "idleness": "busy_at was_busy is_idle_timeout_armed",
         "validate": "touched",

@@ -504,7 +504,6 @@ def test_a32_balanced_again_and_again_before_the_answer__asked_and_freed_once() 
     assert s.statuses("x-0", "x-1") == ["memory", "unknown"]
 
 
-@pytest.mark.xfail(strict=True, reason="nobody looks for tasks that wait for what they have submitted")
 @pytest.mark.parametrize("child", ["sent behind it", "not sent"])
 def test_a34_task_keeps_its_thread_and_what_it_has_submitted_cannot_run__a_warning_names_both(
     child: str,

@@ -264,6 +264,7 @@ class Cluster:
         "no_worker",
         "now",
         "outbox",
+        "parents",
         "promised",
         "restarts",
         "roots",
@@ -314,6 +315,9 @@ class Cluster:
         self.promised: dict[TaskState, WorkerState] = {}  # taken back for the idle thread of …
         self.detached: Final = ClientState(-1, "fire and forget")
         self.datasets: dict[str, Dataset] = {}
+        self.parents: dict[
+            Key, None
+        ] = {}  # running tasks that have submitted others, while a timer looks at them
         self.bereaved: dict[
             TaskState, ClientState
         ] = {}  # task whose client is gone -> keeper of what it submitted

@@ -7,10 +7,14 @@ submitted until that task is done, if the client in its process goes first.
 from __future__ import annotations
 
 from shunter.state import events, graphs, interest
-from shunter.state.cluster import Cluster, Dataset
+from shunter.state.assignment import n_sent
+from shunter.state.cluster import Cluster, Dataset, Timer
 from shunter.state.model import ClientState, TaskState
-from shunter.state.names import ERRED, MEMORY, RELEASED, WAITING
+from shunter.state.names import ERRED, MEMORY, PROCESSING, QUEUED, RELEASED, WAITING, Key
 from shunter.state.outbox import Reply
+
+WAITS_S = 30.0  # until a task that waits for what it has submitted is warned of
+CHILDREN_LOOKED_AT = 1_000
 
 
 def on_keys_detached(cluster: Cluster, cs: ClientState, event: events.KeysDetached) -> None:
@@ -87,6 +91,45 @@ def keep_children(cluster: Cluster, cs: ClientState) -> None:
         if keeper is None:
             keeper = cluster.bereaved[parent] = ClientState(-1, "a task that submitted them")
         interest.want(ts, keeper)
+
+
+def watch_parent(cluster: Cluster, cs: ClientState, key: Key) -> None:
+    """A running task submits others: see in a while whether it waits for them on the thread that they need."""
+    if key not in cluster.parents:
+        cluster.parents[key] = None
+        cluster.wake_at(cluster.now + WAITS_S, Timer("parent", cs.number, key))
+
+
+def on_parent(cluster: Cluster, client: int, key: Key) -> None:
+    """The timer of `watch_parent`. Warns once, else looks again while the task runs."""
+    del cluster.parents[key]
+    cs = cluster.clients.get(client)
+    parent = cluster.tasks.get(key)
+    if cs is None or parent is None or parent.state != PROCESSING or parent.is_long_running:
+        return
+    if cs.children is None:
+        return
+    looked_at = 0
+    for child, parent_key in cs.children.items():
+        looked_at += 1
+        if parent_key == key and _cannot_start(parent, child):
+            cluster.say(
+                "warning",
+                "task-waits-for-its-own",
+                {"key": key, "child": child.key, "hint": "call secede() before waiting for tasks in a task"},
+            )
+            return
+        if looked_at >= CHILDREN_LOOKED_AT:
+            break
+    watch_parent(cluster, cs, key)
+
+
+def _cannot_start(parent: TaskState, child: TaskState) -> bool:
+    """It waits for a thread, or for one of the very worker whose thread its parent keeps."""
+    if child.state == QUEUED:
+        return True
+    ws = child.processing_on
+    return ws is not None and ws is parent.processing_on and n_sent(ws) > ws.nthreads
 
 
 def let_go(cluster: Cluster) -> None:

@@ -213,6 +213,8 @@ def _on_timer(cluster: Cluster, timer: Timer) -> None:
         membership.on_silence(cluster, timer.number)
     elif what == "ttl-over":
         membership.on_silence_again(cluster, timer.number)
+    elif what == "parent":
+        keeping.on_parent(cluster, timer.number, timer.key)
     elif what == "restart":
         restart.on_deadline(cluster, timer.number)
     elif what == "idle-timeout":
@@ -244,6 +246,8 @@ def on_graph_commit(cluster: Cluster, cs: ClientState, event: events.GraphCommit
         cluster.outbox.push(ClosePeer(cs.number, f"commit of graph {event.graph}, which was not begun"))
         return
     graphs.commit(intake, event)
+    if intake.parent is not None:
+        keeping.watch_parent(cluster, cs, intake.parent)
     # A graph of one message goes through at once: 5 phases, each of them about as long as the part.
     if not graphs.advance(cluster, cs, intake, 8 * cluster.settings.slice):
         cs.incoming = intake
