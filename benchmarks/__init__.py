@@ -2,6 +2,7 @@
 
 ========================================  =====================================================================
 ``python -m benchmarks.micro.core``       the state alone: microseconds and bytes a task
+``python -m benchmarks.micro.steps``      the state alone: how long each step holds the interpreter, against what it touches
 ``python -m benchmarks.cluster.…``        end to end, with processes: throughput, latency, startup, transfer, deep
 ========================================  =====================================================================
 

@@ -30,156 +30,18 @@ import ctypes
 import gc
 import subprocess
 import sys
-import time
 import tracemalloc
-from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
 import psutil
 
 from benchmarks import report
-from benchmarks.shapes import CORE, Shape
-from shunter.state import (
-    DEFAULT_OPTIONS,
-    ClientAdded,
-    ClientReleasesKeys,
-    ComputeTasks,
-    Event,
-    GraphBegin,
-    GraphCommit,
-    GraphPart,
-    Key,
-    SchedulerState,
-    Settings,
-    TakeBack,
-    TakeBackAnswered,
-    TasksFinished,
-    Tick,
-    WorkerAdded,
-)
+from benchmarks.micro.driving import Driver, Graph, set_gc
+from benchmarks.shapes import CORE
 
-CLIENT: Final = 0
-PART: Final = 1000  # tasks in one GraphPart
-DURATION: Final = 0.001  # seconds that every task says it took
 MEMORY_N: Final = 20_000  # tasks when bytes are counted
 PEERS: Final = ("dask",)
-
-
-class Graph:
-    """A shape as a client would send it: keys, inputs by key, and an opaque spec for each task."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.keys = shape.keys
-        self.inputs: list[list[Key] | None] = [
-            [shape.keys[d] for d in needs] if needs else None for needs in shape.inputs
-        ]
-        self.specs = [b"spec"] * len(shape)
-        self.kinds = [key.partition("-")[0] for key in shape.keys]
-        self.wanted = [shape.keys[task] for task in shape.sinks()]
-
-    def events(self, number: int, *, in_order: bool) -> Iterator[Event]:
-        """``in_order`` false: the last task first, so the scheduler has to order them."""
-        n = len(self.keys)
-        names = {kind: kind for kind in self.kinds}
-        yield GraphBegin(CLIENT, number, in_order, None)
-        for start in range(0, n, PART):
-            tasks = range(n)[start : start + PART] if in_order else range(n)[::-1][start : start + PART]
-            yield GraphPart(
-                CLIENT,
-                number,
-                [self.keys[t] for t in tasks],
-                [self.specs[t] for t in tasks],
-                [self.kinds[t] for t in tasks],
-                [self.inputs[t] for t in tasks],
-                [DEFAULT_OPTIONS] * len(tasks),
-                names if start == 0 else {},
-            )
-        yield GraphCommit(CLIENT, number, list(self.wanted))
-
-
-class Driver:
-    """Stands for the server, the workers and one client."""
-
-    def __init__(self, n_workers: int, nthreads: int) -> None:
-        self.now = 100.0
-        self.state = SchedulerState(Settings(), now=self.now)
-        self.fifo: deque[ComputeTasks] = deque()
-        self.graphs = 0
-        self.state.step(ClientAdded(CLIENT, "bench"), self.now)
-        for i in range(1, n_workers + 1):
-            worker = WorkerAdded(i, f"tcp://127.0.0.1:{20000 + i}", f"w{i}", "127.0.0.1", nthreads, 0, {})
-            self.state.step(worker, self.now)
-        self._drain()
-
-    def create(self, graph: Graph, *, in_order: bool = True) -> float:
-        """Send a graph; returns the seconds it took until all of it was there."""
-        events = list(graph.events(self.graphs, in_order=in_order))
-        self.graphs += 1
-        started = time.perf_counter()
-        for event in events:
-            self.state.step(event, self.now)
-            self._drain()
-        self._tick()
-        return time.perf_counter() - started
-
-    def finish(self, n: int) -> float:
-        """Finish what is sent until nothing is; returns the seconds. All n tasks must come up."""
-        done = 0
-        fifo = self.fifo
-        started = time.perf_counter()
-        while fifo:
-            sent = fifo.popleft()
-            count = len(sent.keys)
-            self.now += 1e-6
-            self.state.step(
-                TasksFinished(
-                    sent.peer,
-                    sent.keys,
-                    sent.run_ids,
-                    [28] * count,
-                    [self.now] * count,
-                    [DURATION] * count,
-                    [1] * count,
-                    ["int"] * count,
-                    [None] * count,
-                ),
-                self.now,
-            )
-            done += count
-            self._drain()
-            if not fifo:
-                self._tick()
-        seconds = time.perf_counter() - started
-        if done != n:
-            raise AssertionError(f"{done} of {n} tasks were sent")
-        return seconds
-
-    def forget(self, graph: Graph) -> float:
-        """The client releases its keys; returns the seconds until no task is left."""
-        started = time.perf_counter()
-        self.state.step(ClientReleasesKeys(CLIENT, list(graph.wanted)), self.now)
-        self._drain()
-        self._tick()
-        seconds = time.perf_counter() - started
-        left = self.state.view().counts()["tasks"]
-        if left:
-            raise AssertionError(f"{left} tasks are still there")
-        return seconds
-
-    def _tick(self) -> None:
-        while self.state.next_deadline <= self.now:
-            self.state.step(Tick(), self.now)
-            self._drain()
-
-    def _drain(self) -> None:
-        for instruction in self.state.drain().instructions:
-            if isinstance(instruction, ComputeTasks):
-                self.fifo.append(instruction)
-            elif isinstance(instruction, TakeBack):  # All of them have started.
-                answer = TakeBackAnswered(instruction.peer, list(instruction.run_ids), [])
-                self.state.step(answer, self.now)
 
 
 # ---------------------------------------------------------------------------------------------- one shape
@@ -259,13 +121,6 @@ def measure_memory(shape: str, n: int, n_workers: int, nthreads: int, repeats: i
         live_ratio=live[-1] / live[1],
         live_rise=(live[-1] - live[1]) / repeats,
     )
-
-
-def set_gc() -> None:
-    """As the server does after its start."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
 
 
 def live_bytes() -> int:

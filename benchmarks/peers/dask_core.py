@@ -20,7 +20,8 @@ from collections import deque
 from typing import Any
 
 from benchmarks import report
-from benchmarks.micro.core import DURATION, resident
+from benchmarks.micro.core import resident
+from benchmarks.micro.driving import DURATION
 from benchmarks.shapes import CORE, Shape
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import shapes, table
-from benchmarks.micro.core import Driver, Graph
+from benchmarks.micro.driving import Driver, Graph
 
 
 @pytest.mark.parametrize("in_order", [True, False])
