@@ -16,6 +16,10 @@ from shunter.state.ordering import WINDOW, KeyOrder, StaticOrder
 Inputs = list[list[int]]
 
 
+def static_order_of(inputs: Inputs) -> StaticOrder:
+    return StaticOrder([len(needs) for needs in inputs], [d for needs in inputs for d in needs])
+
+
 def advance(order: StaticOrder, budgets: Sequence[int] = (1000,)) -> int:
     """Advance to the end; returns how many calls it took."""
     calls = 0
@@ -26,16 +30,14 @@ def advance(order: StaticOrder, budgets: Sequence[int] = (1000,)) -> int:
 
 def order_of(inputs: Inputs, budgets: Sequence[int] = (1000,)) -> list[int]:
     """The tasks in running order, which is checked to be one."""
-    order = StaticOrder(inputs)
+    order = static_order_of(inputs)
     advance(order, budgets)
     assert order.cycle == []
-    assert sorted(order.positions) == list(range(len(inputs)))
+    assert sorted(order.order) == list(range(len(inputs)))
+    positions = {task: position for position, task in enumerate(order.order)}
     for task, needs in enumerate(inputs):
-        assert all(order.positions[d] < order.positions[task] for d in needs)
-    found = [0] * len(inputs)
-    for task, position in enumerate(order.positions):
-        found[position] = task
-    return found
+        assert all(positions[d] < positions[task] for d in needs)
+    return order.order
 
 
 def peak_of(inputs: Inputs, order: list[int]) -> int:
@@ -78,10 +80,8 @@ def naturally(shape: shapes.Shape) -> Inputs:
     keys = KeyOrder(list(shape.keys))
     while not keys.advance(1000):
         pass
-    inputs: Inputs = [[] for _ in shape.keys]
-    for task, needs in enumerate(shape.inputs):
-        inputs[keys.ranks[task]] = [keys.ranks[d] for d in needs]
-    return inputs
+    ranks = {task: rank for rank, task in enumerate(keys.order)}
+    return [[ranks[d] for d in shape.inputs[task]] for task in keys.order]
 
 
 @st.composite
@@ -116,18 +116,18 @@ def test_any_graph__every_task_comes_after_its_inputs(inputs: Inputs) -> None:
 
 
 def test_empty_graph__finishes_at_once() -> None:
-    order = StaticOrder([])
+    order = static_order_of([])
 
     assert order.advance(1)
-    assert order.positions == [] and order.cycle == []
+    assert order.order == [] and order.cycle == []
 
 
 def test_nothing_left_of_the_budget__nothing_is_done() -> None:
-    order = StaticOrder([[], [0]])
+    order = static_order_of([[], [0]])
 
     assert not order.advance(0)
     assert order.advance(1000)
-    assert order.positions == [0, 1]
+    assert order.order == [0, 1]
 
 
 # ---------------------------------------------------------------------------------------------- the same
@@ -179,25 +179,25 @@ def test_an_edge_closes_a_cycle__one_cycle_is_named(inputs: Inputs, data: st.Dat
         if d not in inputs[task]:
             inputs[task].append(d)
     inputs[path[0]].append(path[-1])
-    static_order = StaticOrder(inputs)
+    static_order = static_order_of(inputs)
     advance(static_order, (3,))
 
     cycle = static_order.cycle
-    assert static_order.positions == []
+    assert static_order.order == []
     assert cycle and cycle[0] == min(cycle) and len(set(cycle)) == len(cycle)
     for task, d in zip(cycle, [*cycle[1:], cycle[0]]):
         assert d in inputs[task]
 
 
 def test_cycle_with_tasks_before_and_after__only_the_cycle_is_named() -> None:
-    order = StaticOrder([[3], [0], [], [5, 2], [1], [0], [4]])
+    order = static_order_of([[3], [0], [], [5, 2], [1], [0], [4]])
     advance(order)
 
     assert order.cycle == [0, 3, 5]
 
 
 def test_task_needs_itself__it_is_the_cycle() -> None:
-    order = StaticOrder([[], [1, 0]])
+    order = static_order_of([[], [1, 0]])
     advance(order)
 
     assert order.cycle == [1]
@@ -205,7 +205,7 @@ def test_task_needs_itself__it_is_the_cycle() -> None:
 
 def test_cycle_of_100000_tasks__is_found() -> None:
     n = 100_000
-    order = StaticOrder([[(task + 1) % n] for task in range(n)])
+    order = static_order_of([[(task + 1) % n] for task in range(n)])
     advance(order)
 
     assert order.cycle == list(range(n))
@@ -292,13 +292,13 @@ def test_extreme_graph__takes_a_bounded_number_of_steps(make: object) -> None:
     assert callable(make)
     inputs = make(20_000)
     size = len(inputs) + sum(len(needs) for needs in inputs)
-    order = StaticOrder(inputs)
+    order = static_order_of(inputs)
 
     steps = advance(order, (1000,))
 
     # Some ten stages look once at each task and edge; whoever picks an input looks at a window of them.
     assert steps <= size * (20 + WINDOW) / 1000
-    assert sorted(order.positions) == list(range(len(inputs)))
+    assert sorted(order.order) == list(range(len(inputs)))
 
 
 def test_chain_of_100000_tasks__is_ordered_without_recursion() -> None:
@@ -313,7 +313,7 @@ def test_small_budget__each_call_ends_soon(budget: int) -> None:
     widest = max(len(needs) for needs in inputs) + 8  # an input has so many consumers
     size = len(inputs) + sum(len(needs) for needs in inputs)
 
-    calls = advance(StaticOrder(inputs), (budget,))
+    calls = advance(static_order_of(inputs), (budget,))
 
     # Ten stages at least; a call that did more than its budget and one task's edges would show here.
     assert calls >= 10 * size / (budget + widest) / 2

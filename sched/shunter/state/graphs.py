@@ -3,14 +3,20 @@
 Theory of operation. An `Intake` collects the parts of one graph. At its commit it goes through phases, each
 advanced by a bounded count per step, so that others are answered meanwhile (no generators: they do not compile):
 
-    index   every key gets a place; an unknown input or a key of the graph named twice refuses the graph
+    index   every key gets a place
+    check   an unknown input or wanted key refuses the graph, and so did a key of the graph named twice
     cull    walk from the wanted keys to what they need
+    pick    list what is needed
     rank    keys in their natural order, so that the static order does not depend on how they came
-    order   the static order (skipped if the client sent the graph in running order, and that is true)
+    number  ids by that order
+    edges   the inputs of each task, by id
+    order   the static order (these four are skipped if the client sent the graph in running order, and that is true)
     create  tasks in that order, each with its links, waiting at once but *held*: the graph counts as a waiter of
             each of its tasks, so that nothing is given up half-way
     want    the client wants its keys
     start   let go of them in that order; the runnable ones are queued
+    unpin   let go of the tasks that existed before
+    sweep   let go of the columns
 
 Tasks that existed before the graph are pinned by a pseudo client while it comes in. A small graph runs through all
 phases in the step of its commit; a large one goes on with each Tick, and its client's later events wait for it,
@@ -40,8 +46,10 @@ from shunter.state.placement import is_limited
 
 #: A home block holds at least so many tasks for each thread; smaller graphs use the root queue.
 BLOCK_MIN = 2
-#: What ranking, and ordering, costs about for each task: they do not tell how much of a budget they used.
-PASSES = 4
+#: Positions that are copied or let go of at the price of one task that is created.
+BULK = 8
+#: The columns of a graph of so many tasks are let go of at once.
+SWEEP_MIN = 500
 
 
 @final
@@ -50,25 +58,31 @@ class Intake(Pending):
 
     __slots__ = (
         "at",
+        "by_id",
         "client",
         "created",
+        "edges",
+        "fan_in",
         "generation",
         "graph",
         "home",
         "home_room",
         "homes",
+        "ids",
         "in_order",
         "inputs",
         "key_order",
         "keys",
         "kind_names",
         "kinds",
-        "local_inputs",
+        "natural",
         "needed",
         "options",
         "order",
         "parent",
         "phase",
+        "picked",
+        "pinned",
         "pins",
         "place",
         "roots_left",
@@ -95,11 +109,17 @@ class Intake(Pending):
         self.place: dict[Key, int] = {}  # key -> position in the columns
         self.needed: list[bool] = []
         self.stack: list[int] = []
-        self.order: list[int] = []  # positions, in running order
-        self.local_inputs: list[list[int]] = []
+        self.picked: list[int] = []  # positions of what is needed
         self.key_order: KeyOrder | None = None
+        self.natural: list[int] = []  # places in ``picked``, in the natural order of the keys
+        self.by_id: list[int] = []  # id -> position
+        self.ids: list[int] = []  # position -> id
+        self.fan_in: list[int] = []  # how many inputs each id has in the graph,
+        self.edges: list[int] = []  # and which, one after the other
         self.static_order: StaticOrder | None = None
+        self.order: list[int] = []  # running order: ids if the graph was ordered, else positions
         self.pins = ClientState(-1, f"graph {event.graph}")
+        self.pinned: list[TaskState] = []
         self.created: list[TaskState] = []
         self.generation = 0
         self.roots_left = 0
@@ -118,10 +138,9 @@ class Intake(Pending):
 
 def commit(intake: Intake, event: GraphCommit) -> None:
     """All parts are there. None wants every key."""
-    intake.wanted = intake.keys if event.wanted is None else event.wanted
+    intake.wanted = intake.keys if event.wanted is None else list(event.wanted)
     intake.needed = [event.wanted is None] * len(intake.keys)
-    intake.phase = "index"
-    intake.at = 0
+    _enter(intake, "index")
 
 
 def advance(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> bool:
@@ -130,87 +149,125 @@ def advance(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> b
         phase = intake.phase
         if phase == "index":
             budget = _index(cluster, cs, intake, budget)
+        elif phase == "check":
+            budget = _check(cluster, cs, intake, budget)
         elif phase == "cull":
-            budget = _cull(cluster, intake, budget)
-        elif phase == "rank":
-            budget = _rank(intake, budget)
-        elif phase == "order":
-            budget = _order(cluster, cs, intake, budget)
+            budget = _cull(intake, budget)
+        elif phase == "pick":
+            budget = _pick(cluster, intake, budget)
         elif phase == "create":
-            budget = _create(cluster, cs, intake, budget)
+            budget = _create(cluster, intake, budget)
         elif phase == "want":
             budget = _want(cluster, cs, intake, budget)
         elif phase == "start":
-            budget = _start(cluster, cs, intake, budget)
-        else:
-            assert phase == "done", phase
+            budget = _start(cluster, intake, budget)
+        elif phase == "unpin":
+            budget = _unpin(cluster, intake, budget)
+        elif phase == "sweep":
+            budget = _sweep(intake, budget)
+        elif phase == "done":
             return True
+        else:
+            budget = _advance_order(cluster, cs, intake, budget)
     return intake.phase == "done"
+
+
+def _advance_order(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
+    """The phases of a graph that did not come in running order."""
+    phase = intake.phase
+    if phase == "rank":
+        return _rank(intake, budget)
+    if phase == "number":
+        return _number(intake, budget)
+    if phase == "edges":
+        return _collect_edges(intake, budget)
+    assert phase == "order", phase
+    return _order(cluster, cs, intake, budget)
 
 
 def abandon(cluster: Cluster, intake: Intake) -> None:
     """The client is gone: let go of what was created."""
-    for ts in intake.created[intake.at if intake.phase == "start" else 0 :]:
+    first = len(intake.created)
+    if intake.phase == "create" or intake.phase == "want":
+        first = 0
+    elif intake.phase == "start":
+        first = intake.at
+    for ts in intake.created[first:]:
         links.let_go(ts)
         cluster.recommend(ts, RELEASED)
         cluster.recommend(ts, QUEUED)  # if somebody else has come to want it
-    _finish(cluster, intake)
+    for ts in list(intake.pins.wants):
+        _unpin_one(cluster, intake, ts)
+    _enter(intake, "done")
+
+
+def _enter(intake: Intake, phase: str) -> None:
+    intake.phase = phase
+    intake.at = 0
 
 
 # ---------------------------------------------------------------------------------------------- phases
 
 
 def _index(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
-    """Give each key its place; then check that every input is known and that inputs come first."""
+    """Give each key its place."""
+    keys = intake.keys
+    place = intake.place
+    i = intake.at
+    end = min(i + budget, len(keys))
+    budget -= end - i
+    while i < end:
+        key = keys[i]
+        if key in place:
+            text = f"key {key!r} is twice in one graph; give each task a key of its own"
+            _refuse(cluster, cs, intake, key, text)
+            return budget
+        place[key] = i
+        i += 1
+    intake.at = i
+    if i == len(keys):
+        _enter(intake, "check")
+    return budget
+
+
+def _check(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
+    """Is every input known, and every wanted key, and do inputs come first? What exists already is pinned."""
     keys = intake.keys
     n = len(keys)
     place = intake.place
     i = intake.at
     while i < n and budget > 0:
-        key = keys[i]
-        if key in place:
-            _refuse(
-                cluster,
-                cs,
-                intake,
-                key,
-                f"key {key!r} is twice in one graph; give each task a key of its own",
-            )
-            return budget
-        place[key] = i
-        i += 1
-        budget -= 1
-    while n <= i < 2 * n and budget > 0:
-        at = i - n
-        inputs = intake.inputs[at]
+        inputs = intake.inputs[i]
         budget -= 1
         if inputs is not None:
             budget -= len(inputs)
             for key in inputs:
                 j = place.get(key, -1)
-                if j >= at:
+                if j >= i:
                     intake.in_order = False
                 elif j < 0 and not _pin(cluster, intake, key):
                     _refuse(
                         cluster,
                         cs,
                         intake,
-                        keys[at],
-                        f"task {keys[at]!r} needs {key!r}, which is neither in the graph nor on the cluster;"
+                        keys[i],
+                        f"task {keys[i]!r} needs {key!r}, which is neither in the graph nor on the cluster;"
                         " add it, or keep a future of it until this graph is submitted",
                     )
                     return budget
         i += 1
+    wanted = intake.wanted
+    end = n if wanted is keys else n + len(wanted)
+    while n <= i < end and budget > 0:
+        key = wanted[i - n]
+        budget -= 1
+        if key not in place and not _pin(cluster, intake, key):
+            _refuse(cluster, cs, intake, key, f"key {key!r} is wanted, but neither in the graph nor known")
+            return budget
+        i += 1
     intake.at = i
-    if i >= 2 * n:
-        for key in intake.wanted:
-            if key not in place and not _pin(cluster, intake, key):
-                _refuse(
-                    cluster, cs, intake, key, f"key {key!r} is wanted, but neither in the graph nor known"
-                )
-                return budget
-        intake.at = 0
-        intake.phase = "cull"
+    if i == end:
+        _enter(intake, "cull")
     return budget
 
 
@@ -225,12 +282,12 @@ def _pin(cluster: Cluster, intake: Intake, key: Key) -> bool:
     return True
 
 
-def _cull(cluster: Cluster, intake: Intake, budget: int) -> int:
+def _cull(intake: Intake, budget: int) -> int:
     """Mark what the wanted keys need. Tasks that nobody asked for are not created."""
-    if intake.wanted is not intake.keys:
+    wanted = intake.wanted
+    if wanted is not intake.keys:
         needed = intake.needed
         stack = intake.stack
-        wanted = intake.wanted
         while budget > 0:
             budget -= 1
             if stack:
@@ -253,92 +310,105 @@ def _cull(cluster: Cluster, intake: Intake, budget: int) -> int:
                 break
         if stack or intake.at < len(wanted):
             return budget
-    intake.at = 0
-    if intake.in_order:
-        intake.order = [i for i in range(len(intake.keys)) if intake.needed[i]]
-        _begin_create(cluster, intake)
-    else:
-        intake.order = [i for i in range(len(intake.keys)) if intake.needed[i]]
-        intake.key_order = KeyOrder([intake.keys[i] for i in intake.order])
-        intake.phase = "rank"
+    _enter(intake, "pick")
     return budget
 
 
+def _pick(cluster: Cluster, intake: Intake, budget: int) -> int:
+    """List the positions of what is needed."""
+    needed = intake.needed
+    picked = intake.picked
+    start = intake.at
+    end = min(start + budget * BULK, len(needed))
+    for i in range(start, end):
+        if needed[i]:
+            picked.append(i)
+    intake.at = end
+    if end == len(needed):
+        if intake.in_order:
+            intake.order = picked
+            _begin_create(cluster, intake)
+        else:
+            intake.key_order = KeyOrder(intake.keys, picked)
+            _enter(intake, "rank")
+    return budget - (end - start + BULK - 1) // BULK
+
+
 def _rank(intake: Intake, budget: int) -> int:
-    """Dense ids by the natural order of keys; ``order`` becomes id -> position in the columns."""
     key_order = intake.key_order
     assert key_order is not None
-    if not key_order.advance(budget):
-        return 0
-    by_rank = [0] * len(intake.order)
-    i = 0
-    for rank in key_order.ranks:
-        by_rank[rank] = intake.order[i]
+    if key_order.advance(budget):
+        intake.natural = key_order.order
+        intake.key_order = None
+        intake.ids = [-1] * len(intake.keys)
+        _enter(intake, "number")
+    return key_order.left
+
+
+def _number(intake: Intake, budget: int) -> int:
+    """Ids by the natural order of keys, so that they do not depend on how the keys came."""
+    natural = intake.natural
+    picked = intake.picked
+    by_id = intake.by_id
+    ids = intake.ids
+    start = intake.at
+    end = min(start + 2 * budget, len(natural))
+    for i in range(start, end):
+        position = picked[natural[i]]
+        by_id.append(position)
+        ids[position] = i
+    intake.at = end
+    if end == len(natural):
+        _enter(intake, "edges")
+    return budget - (end - start + 1) // 2
+
+
+def _collect_edges(intake: Intake, budget: int) -> int:
+    """The inputs of each task that are in the graph, each once, by id."""
+    by_id = intake.by_id
+    ids = intake.ids
+    place = intake.place
+    fan_in = intake.fan_in
+    edges = intake.edges
+    i = intake.at
+    while i < len(by_id) and budget > 0:
+        inputs = intake.inputs[by_id[i]]
+        before = len(edges)
+        if inputs is not None:
+            budget -= len(inputs)
+            found: list[int] = []
+            for key in inputs:
+                j = place.get(key, -1)
+                if j >= 0:
+                    found.append(ids[j])
+            edges.extend(found if len(found) < 2 else list(dict.fromkeys(found)))
+        fan_in.append(len(edges) - before)
         i += 1
-    intake.order = by_rank
-    intake.key_order = None
-    intake.local_inputs = []
-    intake.at = 0
-    intake.phase = "order"
-    return budget - PASSES * len(by_rank)
+        budget -= 1
+    intake.at = i
+    if i == len(by_id):
+        intake.static_order = StaticOrder(fan_in, edges)
+        _enter(intake, "order")
+    return budget
 
 
 def _order(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
     """The static order of the tasks, over dense ids; a cycle refuses the graph and is named."""
     static_order = intake.static_order
-    if static_order is None:
-        budget = _dense_inputs(intake, budget)
-        if len(intake.local_inputs) == len(intake.order):
-            intake.static_order = StaticOrder(intake.local_inputs)
-        return budget
+    assert static_order is not None
     if not static_order.advance(budget):
-        return 0
-    if static_order.cycle:
-        names = [repr(intake.keys[intake.order[i]]) for i in static_order.cycle]
-        if len(names) > 8:
-            names = [*names[:7], f"… {len(names) - 7} more"]
-        first = intake.keys[intake.order[static_order.cycle[0]]]
-        _refuse(cluster, cs, intake, first, f"the graph has a cycle: {' -> '.join([*names, names[0]])}")
-        return 0
-    ordered = [0] * len(intake.order)
-    i = 0
-    for position in static_order.positions:
-        ordered[position] = intake.order[i]
-        i += 1
-    intake.order = ordered
+        return static_order.left
+    budget = static_order.left
     intake.static_order = None
-    intake.local_inputs = []
+    if static_order.cycle:
+        names = [repr(intake.keys[intake.by_id[i]]) for i in static_order.cycle[:8]]
+        if len(static_order.cycle) > 8:
+            names = [*names[:7], f"… {len(static_order.cycle) - 7} more"]
+        first = intake.keys[intake.by_id[static_order.cycle[0]]]
+        _refuse(cluster, cs, intake, first, f"the graph has a cycle: {' -> '.join([*names, names[0]])}")
+        return budget
+    intake.order = static_order.order
     _begin_create(cluster, intake)
-    return budget - PASSES * len(ordered)
-
-
-def _dense_inputs(intake: Intake, budget: int) -> int:
-    """Inputs by dense id. ``stack`` serves as the map from position to id, made in the first slice."""
-    if intake.at == 0 and not intake.local_inputs:
-        ids = [-1] * len(intake.keys)
-        i = 0
-        for position in intake.order:
-            ids[position] = i
-            i += 1
-        intake.stack = ids
-    ids = intake.stack
-    order = intake.order
-    while intake.at < len(order) and budget > 0:
-        found: list[int] = []
-        inputs = intake.inputs[order[intake.at]]
-        if inputs is not None:
-            budget -= len(inputs)
-            for key in inputs:
-                j = intake.place.get(key, -1)
-                if j >= 0:
-                    found.append(ids[j])
-            if len(found) > 1:
-                found = list(dict.fromkeys(found))
-        intake.local_inputs.append(found)
-        intake.at += 1
-        budget -= 1
-    if intake.at >= len(order):
-        intake.stack = []
     return budget
 
 
@@ -352,16 +422,19 @@ def _begin_create(cluster: Cluster, intake: Intake) -> None:
         cluster.generation += 1
         generation = cluster.generation
     intake.generation = generation
-    intake.at = 0
-    intake.phase = "create"
+    _enter(intake, "create")
 
 
-def _create(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
-    """Create the tasks in running order, held and waiting; refresh those that exist."""
+def _create(cluster: Cluster, intake: Intake, budget: int) -> int:
+    """Create the tasks in running order, held and waiting; refresh those that exist.
+
+    What the graph's columns refer to is let go of on the way, as long as it is at hand: see `_sweep`.
+    """
     order = intake.order
+    by_id = intake.by_id
     i = intake.at
     while i < len(order) and budget > 0:
-        position = order[i]
+        position = by_id[order[i]] if by_id else order[i]
         budget -= 1
         key = intake.keys[position]
         inputs = intake.inputs[position]
@@ -378,12 +451,14 @@ def _create(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> i
             transitions.released_to_waiting_held(cluster, ts)
             if ts.dependencies is None:
                 intake.roots_left += 1
+        del intake.place[key]
+        intake.specs[position] = None
+        intake.inputs[position] = None
         i += 1
     intake.at = i
     if i >= len(order):
         _cut_home_blocks(cluster, intake)
-        intake.at = 0
-        intake.phase = "want"
+        _enter(intake, "want")
     return budget
 
 
@@ -434,12 +509,11 @@ def _want(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int
                 cluster.recommend(ts, WAITING)
     intake.at = i
     if i >= len(wanted):
-        intake.at = 0
-        intake.phase = "start"
+        _enter(intake, "start")
     return budget
 
 
-def _start(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> int:
+def _start(cluster: Cluster, intake: Intake, budget: int) -> int:
     """Let go of the tasks; those that can run are queued, roots in their home blocks."""
     created = intake.created
     i = intake.at
@@ -460,16 +534,60 @@ def _start(cluster: Cluster, cs: ClientState, intake: Intake, budget: int) -> in
             cluster.recommend(ts, RELEASED)
     intake.at = i
     if i >= len(created):
-        _finish(cluster, intake)
+        _begin_unpin(intake)
     return budget
 
 
-def _finish(cluster: Cluster, intake: Intake) -> None:
-    for ts in list(intake.pins.wants):
-        interest.unwant(ts, intake.pins)
-        if not interest.is_needed(ts):
-            cluster.recommend(ts, RELEASED)
-    intake.phase = "done"
+def _begin_unpin(intake: Intake) -> None:
+    intake.pinned = list(intake.pins.wants)
+    _enter(intake, "unpin")
+
+
+def _unpin(cluster: Cluster, intake: Intake, budget: int) -> int:
+    """Let go of the tasks that existed before."""
+    pinned = intake.pinned
+    start = intake.at
+    end = min(start + budget, len(pinned))
+    for i in range(start, end):
+        _unpin_one(cluster, intake, pinned[i])
+    intake.at = end
+    if end == len(pinned):
+        _enter(intake, "sweep")
+    return budget - (end - start)
+
+
+def _unpin_one(cluster: Cluster, intake: Intake, ts: TaskState) -> None:
+    if interest.unwant(ts, intake.pins) and not interest.is_needed(ts):
+        cluster.recommend(ts, RELEASED)
+
+
+def _sweep(intake: Intake, budget: int) -> int:
+    """Let go of the columns: that takes milliseconds for a hundred thousand tasks, so it is done bit by bit, too."""
+    left = len(intake.keys)
+    if left <= SWEEP_MIN:
+        _enter(intake, "done")
+        return budget
+    count = min(left, 2 * budget)
+    left -= count
+    place = intake.place  # of what was not created
+    for _ in range(min(count, len(place))):
+        place.popitem()
+    if intake.wanted is not intake.keys:
+        del intake.wanted[left:]
+    del intake.keys[left:]
+    del intake.specs[left:]
+    del intake.kinds[left:]
+    del intake.inputs[left:]
+    del intake.options[left:]
+    del intake.needed[left:]
+    del intake.picked[left:]
+    del intake.natural[left:]
+    del intake.by_id[left:]
+    del intake.ids[left:]
+    del intake.order[left:]
+    del intake.created[left:]
+    del intake.pinned[left:]
+    return budget - (count + 1) // 2
 
 
 def _refuse(cluster: Cluster, cs: ClientState, intake: Intake, blamed: Key, text: str) -> None:
@@ -480,7 +598,7 @@ def _refuse(cluster: Cluster, cs: ClientState, intake: Intake, blamed: Key, text
         if ts is None or ts not in cs.wants:
             cluster.outbox.erred(cs.number, key, failure)
     cluster.say("info", "graph-refused", {"client": cs.name, "reason": text})
-    _finish(cluster, intake)
+    _begin_unpin(intake)
 
 
 # ---------------------------------------------------------------------------------------------- home blocks

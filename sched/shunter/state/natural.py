@@ -25,7 +25,7 @@ STEMS: Final = 4096  # most beginnings of names that are remembered
 DEPTH: Final = 4  # tuples nested deeper than this are not looked into
 BULK: Final = 16  # keys that are copied or let go of at the price of one that is compared
 
-Phase: TypeAlias = Literal["sort", "merge", "rank", "let-go", "done"]
+Phase: TypeAlias = Literal["sort", "merge", "let-go", "done"]
 
 DIGITS: Final = "0123456789"
 ZERO: Final = 48
@@ -44,64 +44,81 @@ FALLING: Final = str.maketrans("0123456789abcdef", "fedcba9876543210")
 
 @final
 class KeyOrder:
-    """Ranks keys in their natural order. Advance it until it says True.
+    """Finds the natural order of keys. Advance it until it says True.
 
     Whole numbers come first, then text, then tuples, element by element. Other types, also within tuples,
-    come last, by their place in ``keys``.
+    come last, by their place in ``picked``.
 
     Args:
-        keys: all different. Read while advancing, never changed.
+        keys: read while advancing, never changed.
+        picked: which of them to put in order, by their places in ``keys``: all different. None means all.
 
     Attributes:
-        ranks: after finishing, the rank of each key: 0 for the first.
+        order: after finishing, places in ``picked``, the one of the first key first.
+        left: what the last call left of its budget.
     """
 
-    __slots__ = ("keys", "merge", "merged", "phase", "ranked", "ranks", "runs", "stems", "tokens")
+    __slots__ = (
+        "keys",
+        "left",
+        "litter",
+        "merge",
+        "merged",
+        "order",
+        "phase",
+        "picked",
+        "runs",
+        "stems",
+        "tokens",
+    )
 
-    def __init__(self, keys: list[Key]) -> None:
-        self.ranks: list[int] = []
+    def __init__(self, keys: list[Key], picked: list[int] | None = None) -> None:
+        self.order: list[int] = []
+        self.left = 0
         self.keys = keys
+        self.picked = picked if picked is not None else list(range(len(keys)))
         self.phase: Phase = "sort"
         self.stems: dict[str, str] = {}
         self.tokens: list[str] = []
-        self.runs: list[list[int]] = []  # sorted places in `keys`; a queue,
+        self.runs: list[list[int]] = []  # sorted places in `picked`; a queue,
         self.merged = 0  # of which so many are behind us
         self.merge: Merge | None = None
-        self.ranked = 0
+        self.litter: list[list[int]] = []  # runs that are merged
 
     def advance(self, budget: int) -> bool:
         """Handle about ``budget`` keys more, `RUN` at least. True when finished."""
         while budget > 0 and self.phase != "done":
             if self.phase == "sort":
                 budget -= self._sort_run()
+            elif self.litter:
+                budget = self._sweep(budget)
             elif self.phase == "merge":
                 budget = self._merge_first_two(budget)
-            elif self.phase == "rank":
-                budget = self._rank(budget)
             else:
                 budget = self._let_go(budget)
+        self.left = budget
         return self.phase == "done"
 
     def _sort_run(self) -> int:
         """Sort the next keys. If they come after the last ones, they make one run with them."""
         tokens = self.tokens
         start = len(tokens)
-        end = min(start + RUN, len(self.keys))
+        end = min(start + RUN, len(self.picked))
         for place in range(start, end):
-            tokens.append(token_of(self.keys[place], place, self.stems))
+            tokens.append(token_of(self.keys[self.picked[place]], place, self.stems))
         run = sorted(range(start, end), key=tokens.__getitem__)
         if self.runs and tokens[self.runs[-1][-1]] < tokens[run[0]]:
             self.runs[-1].extend(run)
         else:
             self.runs.append(run)
-        if end == len(self.keys):
+        if end == len(self.picked):
             self.phase = "merge"
         return end - start
 
     def _merge_first_two(self, budget: int) -> int:
         if self.merged + 1 == len(self.runs):
-            self.ranks = [0] * len(self.keys)
-            self.phase = "rank"
+            self.order = self.runs.pop()  # The one that is left.
+            self.phase = "let-go"
             return budget
         if self.merge is None:
             left = self.runs[self.merged]
@@ -109,34 +126,30 @@ class KeyOrder:
             self.merge = Merge(self.tokens, left, right)
         budget = self.merge.advance(budget)
         if self.merge.is_finished():
-            self.runs[self.merged] = self.runs[self.merged + 1] = []
+            for run in (self.merged, self.merged + 1):
+                self.litter.append(self.runs[run])
+                self.runs[run] = []
             self.merged += 2
             self.runs.append(self.merge.out)
             self.merge = None
         return budget
 
-    def _rank(self, budget: int) -> int:
-        """The one run that is left is the order."""
-        order = self.runs[-1]
-        ranks = self.ranks
-        start = self.ranked
-        end = min(start + budget, len(order))
-        for rank in range(start, end):
-            ranks[order[rank]] = rank
-        self.ranked = end
-        if end == len(order):
-            self.phase = "let-go"
-        return budget - (end - start)
+    def _sweep(self, budget: int) -> int:
+        """It takes milliseconds to free a hundred thousand numbers or texts: that is done bit by bit, too."""
+        numbers = self.litter[-1]
+        count = min(len(numbers), budget * BULK)
+        del numbers[len(numbers) - count :]
+        if not numbers:
+            self.litter.pop()
+        return budget - count // BULK
 
     def _let_go(self, budget: int) -> int:
-        """It takes milliseconds to free a hundred thousand texts: that is done bit by bit, too."""
         tokens = self.tokens
         count = min(len(tokens), budget * BULK)
         del tokens[len(tokens) - count :]
-        del self.runs[-1][len(tokens) :]
         if not tokens:
             self.phase = "done"
-        return budget - count // BULK - 1
+        return budget - count // BULK
 
 
 @final

@@ -35,6 +35,7 @@ from typing import Final, final
 
 from shunter.state.natural import KeyOrder
 from shunter.state.topology import (
+    Columns,
     CountEdges,
     FillConsumers,
     FillInputs,
@@ -57,24 +58,26 @@ WINDOW: Final = 64  # most inputs of one task that are compared when one of them
 
 @final
 class StaticOrder:
-    """The place of each task in a good sequential order. Advance it until it says True.
+    """A good sequential order of tasks. Advance it until it says True.
 
     Args:
-        inputs: for each task the ids of the tasks that it needs, each once, in any order. Ids are places in
-            this list; the smaller id wins a tie. Read while advancing, never changed.
+        fan_in: how many inputs each task has. Ids are places in this list; the smaller id wins a tie.
+        inputs: the ids of those inputs, task by task, each once, in any order. Both lists are used up.
 
     Attributes:
-        positions: after finishing, the place of each task in the order; empty if there is a cycle.
+        order: after finishing, the tasks in running order; empty if there is a cycle.
         cycle: after finishing, the ids along one cycle, each needing the next and the last one the first,
             beginning with the smallest; empty if there is none.
+        left: what the last call left of its budget.
     """
 
-    __slots__ = ("best", "bound", "cycle", "graph", "litter", "positions", "stage")
+    __slots__ = ("best", "bound", "cycle", "graph", "left", "litter", "order", "stage")
 
-    def __init__(self, inputs: list[list[int]]) -> None:
-        self.positions: list[int] = []
+    def __init__(self, fan_in: list[int], inputs: list[int]) -> None:
+        self.order: list[int] = []
         self.cycle: list[int] = []
-        self.graph = Graph(inputs)
+        self.left = 0
+        self.graph = Graph(fan_in, inputs)
         self.stage: Stage | None = CountEdges(self.graph)
         self.best: Candidate | None = None
         self.bound = 0
@@ -90,6 +93,7 @@ class StaticOrder:
                 if budget > 0:
                     self.litter = self.stage.leftovers()
                     self.stage = self._stage_after(self.stage)
+        self.left = budget
         return self._is_finished()
 
     def _is_finished(self) -> bool:
@@ -126,20 +130,17 @@ class StaticOrder:
             return Goals(graph, stage)
         if isinstance(stage, Goals):
             self.best = stage
-            return self._unless_settled(DepthFirst(graph, stage.peak))
-        if isinstance(stage, DepthFirst):
-            return self._unless_settled(Fifo(graph, self._better(stage).peak))
-        if isinstance(stage, Fifo):
-            return Place(self._better(stage).order)
-        if isinstance(stage, Place):
-            self.positions = stage.positions
+            if stage.peak > self.bound:
+                return DepthFirst(graph, stage.peak)
+        elif isinstance(stage, DepthFirst):
+            best = self._better(stage)
+            if best.peak > self.bound:
+                return Fifo(graph, best.peak)
+        elif isinstance(stage, Fifo):
+            self._better(stage)
         elif isinstance(stage, FindCycle):
             self.cycle = stage.cycle
-        self.litter.extend(graph.leftovers())
-        if self.best is not None:
-            self.litter.append(self.best.order)
-        self.graph = Graph([])
-        self.best = None
+        self._finish()
         return None
 
     def _better(self, candidate: Candidate) -> Candidate:
@@ -153,10 +154,15 @@ class StaticOrder:
             self.litter.append(worse.order)
         return self.best
 
-    def _unless_settled(self, candidate: Candidate) -> Stage:
-        """Try another candidate, unless none can be better than the best so far."""
-        assert self.best is not None
-        return candidate if self.best.peak > self.bound else Place(self.best.order)
+    def _finish(self) -> None:
+        """Hand over the best order, or the cycle; all else is litter."""
+        for numbers in self.graph.leftovers():
+            if self.best is None or numbers is not self.best.order:
+                self.litter.append(numbers)
+        if self.best is not None:
+            self.order = self.best.order
+            self.best = None
+        self.graph = Graph([], [])
 
 
 # ---------------------------------------------------------------------------------------------- labels
@@ -178,6 +184,7 @@ class Label(Stage):
     __slots__ = (
         "bits",
         "bound",
+        "columns",
         "done",
         "graph",
         "is_goal",
@@ -193,10 +200,11 @@ class Label(Stage):
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.bits = graph.size.bit_length()
-        self.needs: list[int] = [1] * graph.size
-        self.upstream: list[int] = [0] * graph.size
-        self.left: list[int] = [WORK] * graph.size
-        self.is_goal: list[bool] = [False] * graph.size
+        self.columns = Columns(graph.size)
+        self.needs = self.columns.fill(1)
+        self.upstream = self.columns.fill(0)
+        self.left = self.columns.fill(WORK)
+        self.is_goal = self.columns.fill_flags()
         self.sinks: list[int] = []
         self.bound = 1
         self.is_tree = True  # no task so far has two consumers
@@ -205,6 +213,7 @@ class Label(Stage):
         self.done = 0
 
     def advance(self, budget: int) -> int:
+        budget = self.columns.advance(budget)
         graph = self.graph
         while budget > 0 and self.done < graph.size:
             v = graph.fifo[self.done]
@@ -263,12 +272,13 @@ def need_of(needs: list[int]) -> int:
 class Candidate(Stage):
     """One way to order the graph. ``peak``: the most results held at once so far."""
 
-    __slots__ = ("graph", "held", "order", "peak", "waits")
+    __slots__ = ("columns", "graph", "held", "order", "peak", "waits")
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.order: list[int] = []
-        self.waits: list[int] = graph.fan_out.copy()  # consumers of each task that have not run
+        self.columns = Columns(graph.size)
+        self.waits = self.columns.copy(graph.fan_out)  # consumers of each task that have not run
         self.held = 0
         self.peak = 0
 
@@ -327,8 +337,8 @@ class Goals(Candidate):
         self.needs = label.needs
         self.sinks = label.sinks
         self.upstream = label.upstream
-        self.missing: list[int] = graph.fan_in.copy()
-        self.done: list[bool] = [False] * graph.size
+        self.missing = self.columns.copy(graph.fan_in)
+        self.done = self.columns.fill_flags()
         self.free: list[int] = []  # newest last; some have run by now
         self.goals: list[int] = []  # a heap of (work upstream, clock, id) in one number; some are stale
         self.path: list[int] = []  # from the goal we are committed to down to the task to run next
@@ -339,7 +349,7 @@ class Goals(Candidate):
         self.budget = 0
 
     def advance(self, budget: int) -> int:
-        self.budget = budget
+        self.budget = self.columns.advance(budget)
         size = self.graph.size
         while self.budget > 0 and len(self.order) < size:
             v = self._newest_free()
@@ -350,7 +360,8 @@ class Goals(Candidate):
         return self.budget
 
     def leftovers(self) -> list[list[int]]:
-        return [self.free, self.goals, self.left, self.needs, self.sinks, self.upstream, self.waits]
+        lists = [self.free, self.goals, self.left, self.missing, self.needs, self.sinks, self.upstream]
+        return [*lists, self.waits]
 
     def _newest_free(self) -> int:
         """A task that does not grow the held set; -1 if there is none."""
@@ -566,7 +577,7 @@ class DepthFirst(Candidate):
     def __init__(self, graph: Graph, limit: int) -> None:
         super().__init__(graph)
         self.limit = limit
-        self.done: list[bool] = [False] * graph.size
+        self.done = self.columns.fill_flags()
         self.sink = 0  # tasks below were asked whether they are sinks
         self.path: list[int] = []  # from a sink down to the task to make next,
         self.edges: list[int] = []  # and for each of these the first edge not looked at
@@ -577,6 +588,7 @@ class DepthFirst(Candidate):
         path = self.path
         edges = self.edges
         done = self.done
+        budget = self.columns.advance(budget)
         while budget > 0 and self.peak < self.limit:
             if not path:
                 budget = self._begin_at_next_sink(budget)
@@ -628,31 +640,10 @@ class Fifo(Candidate):
         self.place = 0
 
     def advance(self, budget: int) -> int:
+        budget = self.columns.advance(budget)
         while budget > 0 and self.peak < self.limit and self.place < self.graph.size:
             v = self.order[self.place]
             self.place += 1
             self._count(v)
             budget -= 1 + self.graph.fan_in[v]
         return budget
-
-
-@final
-class Place(Stage):
-    """Turn an order into the positions of the tasks in it."""
-
-    __slots__ = ("order", "place", "positions")
-
-    def __init__(self, order: list[int]) -> None:
-        self.order = order
-        self.positions: list[int] = [0] * len(order)
-        self.place = 0
-
-    def advance(self, budget: int) -> int:
-        order = self.order
-        positions = self.positions
-        start = self.place
-        end = min(start + budget, len(order))
-        for place in range(start, end):
-            positions[order[place]] = place
-        self.place = end
-        return budget - (end - start)

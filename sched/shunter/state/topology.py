@@ -8,9 +8,10 @@ depend on how the budget was cut. A call exceeds its budget by the edges of one 
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 __all__ = [
+    "Columns",
     "CountEdges",
     "FillConsumers",
     "FillInputs",
@@ -22,6 +23,8 @@ __all__ = [
     "Stage",
 ]
 
+COPIED: Final = 64  # numbers that are copied at the price of one task
+
 
 @final
 class Graph:
@@ -29,9 +32,11 @@ class Graph:
 
     The stages below fill it. No object a task: that is fast, and leaves the collector alone.
 
-    Attributes:
-        given: the inputs of each task as the caller gave them.
+    Args:
         fan_in: how many inputs each task has.
+        given: those inputs, task by task, in any order.
+
+    Attributes:
         fan_out: how many consumers each task has.
         consumers: who needs a task, by rising id.
         inputs: what a task needs: tallest first, then by rising id. The height of a task is the number of
@@ -52,11 +57,11 @@ class Graph:
         "size",
     )
 
-    def __init__(self, given: list[list[int]]) -> None:
+    def __init__(self, fan_in: list[int], given: list[int]) -> None:
+        self.fan_in = fan_in
         self.given = given
-        self.size = len(given)
-        self.fan_in: list[int] = []
-        self.fan_out: list[int] = [0] * len(given)
+        self.size = len(fan_in)
+        self.fan_out: list[int] = []
         self.consumers: list[int] = []
         self.consumers_at: list[int] = [0]
         self.inputs: list[int] = []
@@ -65,7 +70,61 @@ class Graph:
 
     def leftovers(self) -> list[list[int]]:
         """What is large and of no more use, when the graph is."""
-        return [self.consumers, self.consumers_at, self.inputs, self.inputs_at, self.fifo]
+        return [
+            self.given,
+            self.fan_in,
+            self.fan_out,
+            self.consumers,
+            self.consumers_at,
+            self.inputs,
+            self.inputs_at,
+            self.fifo,
+        ]
+
+
+@final
+class Columns:
+    """Fills lists that a stage needs, bit by bit: it takes milliseconds to copy a million numbers."""
+
+    __slots__ = ("at", "flags", "numbers", "size", "sources")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.numbers: list[list[int]] = []
+        self.sources: list[list[int]] = []  # a source of one number is that number, over and over
+        self.flags: list[list[bool]] = []
+        self.at = 0
+
+    def copy(self, source: list[int]) -> list[int]:
+        """A list that will hold the first ``size`` numbers of another."""
+        found: list[int] = []
+        self.numbers.append(found)
+        self.sources.append(source)
+        return found
+
+    def fill(self, number: int) -> list[int]:
+        return self.copy([number])
+
+    def fill_flags(self) -> list[bool]:
+        """A list that will hold ``size`` times False."""
+        found: list[bool] = []
+        self.flags.append(found)
+        return found
+
+    def advance(self, budget: int) -> int:
+        """As a stage: what is left of the budget is positive only when all are full."""
+        start = self.at
+        if start == self.size or budget <= 0:
+            return budget
+        width = len(self.numbers) + len(self.flags)
+        end = min(start + budget * COPIED // width + 1, self.size)
+        for i in range(len(self.numbers)):
+            source = self.sources[i]
+            self.numbers[i].extend(source * (end - start) if len(source) == 1 else source[start:end])
+        for flags in self.flags:
+            flags.extend([False] * (end - start))
+        self.at = end
+        return budget - (end - start) * width // COPIED - 1
 
 
 class Stage:
@@ -84,35 +143,36 @@ class Stage:
 
 @final
 class CountEdges(Stage):
-    """How many inputs and how many consumers has each task?"""
+    """How many consumers has each task?"""
 
-    __slots__ = ("graph", "task")
+    __slots__ = ("columns", "edge", "graph")
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.task = 0
+        self.columns = Columns(graph.size)
+        graph.fan_out = self.columns.fill(0)
+        self.edge = 0
 
     def advance(self, budget: int) -> int:
+        budget = self.columns.advance(budget)
+        if budget <= 0:
+            return budget
         size = self.graph.size
         given = self.graph.given
-        fan_in = self.graph.fan_in
         fan_out = self.graph.fan_out
-        task = self.task
-        while task < size and budget > 0:
-            needed = given[task]
-            fan_in.append(len(needed))
-            for d in needed:
-                assert 0 <= d < size, d
-                fan_out[d] += 1
-            budget -= 1 + len(needed)
-            task += 1
-        self.task = task
-        return budget
+        start = self.edge
+        end = min(start + budget, len(given))
+        for edge in range(start, end):
+            d = given[edge]
+            assert 0 <= d < size, d
+            fan_out[d] += 1
+        self.edge = end
+        return budget - (end - start)
 
 
 @final
 class LayOut(Stage):
-    """Where do the edges of each task lie?"""
+    """Where do the edges of each task lie? Makes room for them."""
 
     __slots__ = ("graph", "task")
 
@@ -133,6 +193,8 @@ class LayOut(Stage):
             consumers_at.append(consumers)
             inputs += graph.fan_in[task]
             inputs_at.append(inputs)
+        graph.consumers.extend([0] * (consumers - len(graph.consumers)))
+        graph.inputs.extend([0] * (inputs - len(graph.inputs)))
         self.task = end
         return budget - (end - start)
 
@@ -141,27 +203,31 @@ class LayOut(Stage):
 class FillConsumers(Stage):
     """Write each task into the consumers of what it needs."""
 
-    __slots__ = ("cursors", "graph", "task")
+    __slots__ = ("columns", "cursors", "graph", "task")
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.cursors: list[int] = graph.consumers_at.copy()
+        self.columns = Columns(graph.size)
+        self.cursors = self.columns.copy(graph.consumers_at)
         self.task = 0
-        graph.consumers = [0] * graph.consumers_at[-1]
 
     def advance(self, budget: int) -> int:
+        budget = self.columns.advance(budget)
         size = self.graph.size
         given = self.graph.given
+        given_at = self.graph.inputs_at
         consumers = self.graph.consumers
         cursors = self.cursors
         task = self.task
         while task < size and budget > 0:
-            needed = given[task]
-            for d in needed:
+            first = given_at[task]
+            end = given_at[task + 1]
+            for edge in range(first, end):
+                d = given[edge]
                 place = cursors[d]
                 consumers[place] = task
                 cursors[d] = place + 1
-            budget -= 1 + len(needed)
+            budget -= 1 + end - first
             task += 1
         self.task = task
         return budget
@@ -178,17 +244,20 @@ class SortTopologically(Stage):
     Whoever brings a task its last input is its tallest input, for tasks come up by rising height.
     """
 
-    __slots__ = ("done", "graph", "heights", "missing", "seen")
+    __slots__ = ("columns", "done", "graph", "heights", "missing", "seen")
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.missing: list[int] = graph.fan_in.copy()
-        self.heights: list[int] = [0] * graph.size
+        self.columns = Columns(graph.size)
+        self.missing = self.columns.copy(graph.fan_in)
+        self.heights = self.columns.fill(0)
         self.seen = 0  # tasks below were asked whether they are roots
         self.done = 0
 
     def advance(self, budget: int) -> int:
-        budget = self._begin_with_roots(budget)
+        budget = self.columns.advance(budget)
+        if budget > 0:
+            budget = self._begin_with_roots(budget)
         graph = self.graph
         fifo = graph.fifo
         consumers = graph.consumers
@@ -231,19 +300,24 @@ class FindCycle(Stage):
     ``cycle``: each task needs the next one, the last one the first; it begins with the smallest.
     """
 
-    __slots__ = ("cycle", "given", "missing", "path", "places")
+    __slots__ = ("cycle", "graph", "missing", "path", "places", "seen")
 
     def __init__(self, graph: Graph, missing: list[int]) -> None:
-        self.given = graph.given
+        self.graph = graph
         self.missing = missing
         self.cycle: list[int] = []
+        self.seen = 0  # tasks below are ready
         self.path: list[int] = []
         self.places: dict[int, int] = {}  # of the tasks on the path
 
     def advance(self, budget: int) -> int:
+        missing = self.missing
+        while budget > 0 and missing[self.seen] == 0:
+            self.seen += 1
+            budget -= 1
         while budget > 0 and not self.cycle:
             task = self._next_task()
-            budget -= 1 + len(self.given[task])
+            budget -= 1 + self.graph.fan_in[task]
             if task in self.places:
                 self.cycle = self.path[self.places[task] :]
                 start = self.cycle.index(min(self.cycle))
@@ -255,15 +329,15 @@ class FindCycle(Stage):
 
     def _next_task(self) -> int:
         """The smallest that is not ready: of all tasks at first, then of the inputs of the last one."""
-        missing = self.missing
         if not self.path:
-            task = 0
-            while missing[task] == 0:
-                task += 1
-            return task
+            return self.seen
+        given = self.graph.given
+        given_at = self.graph.inputs_at
+        last = self.path[-1]
         task = -1
-        for d in self.given[self.path[-1]]:
-            if missing[d] > 0 and (task < 0 or d < task):
+        for edge in range(given_at[last], given_at[last + 1]):
+            d = given[edge]
+            if self.missing[d] > 0 and (task < 0 or d < task):
                 task = d
         return task
 
@@ -272,19 +346,26 @@ class FindCycle(Stage):
 class SortByHeight(Stage):
     """A counting sort. ``order``: tallest first, then by rising id."""
 
-    __slots__ = ("cursors", "graph", "heights", "order", "placed", "seen")
+    __slots__ = ("columns", "cursors", "graph", "heights", "levels", "order", "placed", "seen")
 
     def __init__(self, graph: Graph, heights: list[int]) -> None:
         self.graph = graph
         self.heights = heights
-        self.order: list[int] = [0] * graph.size
-        levels = heights[graph.fifo[-1]] + 1 if graph.fifo else 0
-        self.cursors: list[int] = [0] * levels  # by height: the place of the next task
+        self.columns = Columns(graph.size)
+        self.order = self.columns.fill(0)
+        self.levels = Columns(heights[graph.fifo[-1]] + 1 if graph.fifo else 0)
+        self.cursors = self.levels.fill(0)  # by height: the place of the next task
         self.seen = 0
         self.placed = 0
 
     def advance(self, budget: int) -> int:
-        budget = self._find_levels(budget)
+        budget = self.columns.advance(budget)
+        if budget > 0:
+            budget = self.levels.advance(budget)
+        if budget > 0:
+            budget = self._find_levels(budget)
+        if budget <= 0:
+            return budget
         heights = self.heights
         cursors = self.cursors
         order = self.order
@@ -320,16 +401,17 @@ class SortByHeight(Stage):
 class FillInputs(Stage):
     """Write each task into the inputs of its consumers, in the given order of all tasks."""
 
-    __slots__ = ("cursors", "done", "graph", "order")
+    __slots__ = ("columns", "cursors", "done", "graph", "order")
 
     def __init__(self, graph: Graph, order: list[int]) -> None:
         self.graph = graph
         self.order = order
-        self.cursors: list[int] = graph.inputs_at.copy()
+        self.columns = Columns(graph.size)
+        self.cursors = self.columns.copy(graph.inputs_at)
         self.done = 0
-        graph.inputs = [0] * graph.inputs_at[-1]
 
     def advance(self, budget: int) -> int:
+        budget = self.columns.advance(budget)
         order = self.order
         consumers = self.graph.consumers
         consumers_at = self.graph.consumers_at
