@@ -46,11 +46,12 @@ PARTS: Final = {
     "plugins": "plugins.base state types errors",
     "config": "state wire errors types",  # how to reach a scheduler is read from files that `wire` defines
     "serialize": "types errors",
-    "server": "state wire plugins.base errors config types",
+    "recording": "state errors",
+    "server": "recording state wire plugins.base errors config types",
     "client": "serialize wire errors config types",
     "worker": "wire serialize plugins.base errors config types",
     "deploy": "server worker client wire errors config types",
-    "cli": "server worker client deploy wire plugins plugins.base config errors types _debug",
+    "cli": "recording server worker client deploy wire plugins plugins.base config errors types _debug",
     "__main__": "cli",
 }
 #: Imports inside functions that cross parts against that order, each with its reason.
@@ -130,7 +131,7 @@ def test_package_root__imports_eagerly_only_the_debug_finder() -> None:
     assert eager == ["shunter._debug"]
 
 
-@pytest.mark.parametrize("part", ["server", "wire", "state"])
+@pytest.mark.parametrize("part", ["server", "recording", "wire", "state"])
 def test_scheduler_side__imports_no_unpickler(part: str) -> None:
     found = {
         module.name: sorted(foreign_imports(module) & UNPICKLERS)

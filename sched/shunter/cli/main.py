@@ -7,11 +7,18 @@ import sys
 from collections.abc import Sequence
 
 from shunter import config
-from shunter.cli import about, demo, exits, run, scheduler, status, worker
+from shunter.cli import about, demo, exits, replay, run, scheduler, status, worker
 from shunter.cli.options import Parser
 from shunter.errors import InternalError, ShunterError, UsageError
 
-SUBCOMMANDS = {"run": run, "demo": demo, "scheduler": scheduler, "worker": worker, "status": status}
+SUBCOMMANDS = {
+    "run": run,
+    "demo": demo,
+    "scheduler": scheduler,
+    "worker": worker,
+    "status": status,
+    "replay": replay,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

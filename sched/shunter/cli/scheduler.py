@@ -48,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:CLASS[=JSON]",
         help="watch with this plugin; may be given several times",
     )
+    parser.add_argument(
+        "--record",
+        metavar="FILE",
+        help="write every event to this file, for `shunter replay`: keys, names and texts of failures, "
+        "but neither arguments nor results",
+    )
     options.add_log_level(parser)
     options.add_starter(parser)
 
@@ -86,6 +92,7 @@ async def _serve(given: argparse.Namespace) -> int:
         insecure=given.insecure,
         settings=config.settings(),
         scheduler_file=given.scheduler_file,
+        record=given.record,
         own_process=True,
         plugins=[load_plugin(*split_plugin(text)) for text in given.plugin],
     )
@@ -169,6 +176,8 @@ def _explain(error: OSError, given: argparse.Namespace) -> int | None:
         text = f"cannot resolve --host {host}: {error.strerror}"
     elif given.scheduler_file is not None and str(error.filename).startswith(given.scheduler_file):
         text = f"cannot write --scheduler-file {given.scheduler_file}: {error.strerror}"
+    elif given.record is not None and error.filename == given.record:
+        text = f"cannot write --record {given.record}: {error.strerror}"
     else:
         return None
     print(f"shunter scheduler: {text}", file=sys.stderr)

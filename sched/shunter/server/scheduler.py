@@ -14,6 +14,7 @@ from shunter.errors import UsageError
 from shunter.plugins.base import SchedulerPlugin
 from shunter.server.facade import State, StateFactory
 from shunter.server.hub import Hub
+from shunter.server.recorder import Recorder
 from shunter.server.versions import build, version
 from shunter.state import SchedulerState, Settings
 from shunter.wire import contact
@@ -35,6 +36,7 @@ class Scheduler:
         settings: how the state decides.
         scheduler_file: written when the scheduler listens (address and token, mode 0600), removed when it closes.
         plugins: told of changes after each batch.
+        record: file in which every event is written down, for `shunter replay`.
         own_process: the process is the scheduler's alone, so its garbage collector may be tuned.
         make_state: builds the state from settings and time; tests put in a false one.
         clock: monotonic seconds, for the state.
@@ -53,6 +55,7 @@ class Scheduler:
         settings: Settings | None = None,
         scheduler_file: str | None = None,
         plugins: Sequence[SchedulerPlugin] = (),
+        record: str | None = None,
         own_process: bool = False,
         make_state: StateFactory | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -63,6 +66,8 @@ class Scheduler:
         self._settings = settings if settings is not None else Settings()
         self._scheduler_file = scheduler_file
         self._plugins = plugins
+        self._record = record
+        self._recorder: Recorder | None = None
         self._own_process = own_process
         self._make_state = make_state if make_state is not None else true_state
         self._clock = clock
@@ -88,14 +93,25 @@ class Scheduler:
         """Listen.
 
         Raises:
-            OSError: the port is in use, the host is not here, or the scheduler file cannot be written.
+            OSError: the port is in use, the host is not here, or the scheduler file or the recording cannot be
+                written.
         """
         if self._hub is not None or self._finished.is_set():
             raise UsageError("a scheduler starts once: make a new one")
-        state = self._make_state(self._settings, self._clock())
+        now = self._clock()
+        state = self._make_state(self._settings, now)
+        if self._record is not None:
+            state = self._recorder = Recorder(state, self._settings, now)
         self._hub = Hub(state, self._token, self._plugins, clock=self._clock, on_broken=self._on_broken)
         await self._hub.listen(self._host, self._port)
         self._address = self._hub.address
+        if self._recorder is not None:
+            assert self._record is not None
+            try:  # Not before it listens: a start that fails leaves the last recording alone.
+                self._recorder.open(self._record)
+            except BaseException:
+                await self.close("the recording cannot be written")
+                raise
         if self._scheduler_file is not None:
             try:
                 contact.write(self._scheduler_file, contact.Contact(self._address, self._token))
@@ -126,6 +142,8 @@ class Scheduler:
             if self._hub is not None:
                 await self._hub.close(reason)
         finally:
+            if self._recorder is not None:
+                self._recorder.close()
             if self._scheduler_file is not None and self._address:
                 remove_contact(self._scheduler_file, self._address)
             logger.info("scheduler at %s is closed: %s", self._address or "no address", reason)
