@@ -17,6 +17,9 @@ from shunter.state import (
     ClientReleasesKeys,
     DataReleased,
     DataScattered,
+    DatasetPublished,
+    DatasetRequested,
+    DatasetUnpublished,
     Event,
     GraphAborted,
     GraphBegin,
@@ -25,9 +28,11 @@ from shunter.state import (
     Heartbeat,
     KeysAdded,
     KeysCancelled,
+    KeysDetached,
     KeysRetried,
     LongRunning,
     PrioritySet,
+    RestartRequested,
     TakeBackAnswered,
     TaskFailed,
     TaskRescheduled,
@@ -121,8 +126,13 @@ def test_other_requests_of_clients__become_their_events() -> None:
             messages.Retry(["d"]),
             messages.SetPriority(["e"], 2.5),
             messages.Scattered(["f"], [8], [[3, 4]]),
+            messages.Detach(["g"]),
+            messages.Publish(7, "sales", ["h"], "data", True),
+            messages.GetDataset(8, "sales"),
+            messages.Unpublish(9, "sales"),
+            messages.Restart(10, 2.5),
         )
-        await s.steps(DataScattered)
+        await s.steps(RestartRequested)
         expected: list[tuple[type[Event], dict[str, object]]] = [
             (GraphBegin, {"client": n, "graph": 4, "in_order": True, "parent": None}),
             (GraphCommit, {"client": n, "graph": 4, "wanted": None}),
@@ -133,6 +143,14 @@ def test_other_requests_of_clients__become_their_events() -> None:
             (KeysRetried, {"client": n, "keys": ["d"]}),
             (PrioritySet, {"client": n, "keys": ["e"], "priority": 2.5}),
             (DataScattered, {"client": n, "keys": ["f"], "nbytes": [8], "holders": [[3, 4]]}),
+            (KeysDetached, {"client": n, "keys": ["g"]}),
+            (
+                DatasetPublished,
+                {"client": n, "request": 7, "name": "sales", "keys": ["h"], "data": "data", "replace": True},
+            ),
+            (DatasetRequested, {"client": n, "request": 8, "name": "sales"}),
+            (DatasetUnpublished, {"client": n, "request": 9, "name": "sales"}),
+            (RestartRequested, {"client": n, "request": 10, "timeout": 2.5}),
         ]
         assert_events(s.state.events[1:], expected)
 

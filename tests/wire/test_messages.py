@@ -189,6 +189,26 @@ def test_failure_index_is_out_of_range__refused() -> None:
         m.from_scheduler_to_client(["erred", ["x"], [0], [], []], b"")
 
 
+@pytest.mark.parametrize("name", ["", "n" * 257], ids=["empty", "too long"])
+@pytest.mark.parametrize("op", ["publish", "unpublish", "get-dataset"])
+def test_name_of_a_dataset_is_empty_or_too_long__refused(op: str, name: str) -> None:
+    with pytest.raises(PeerError, match=f"message '{op}': 'name' must be text of 1 to 256 characters"):
+        m.from_client([op, 1, name, [], "", False], b"")
+
+
+def test_data_of_a_dataset_is_too_long__refused() -> None:
+    longest = m.Publish(1, "n" * 256, [], "d" * m.DATASET_DATA_MAX, False)
+    assert m.from_client(longest.frame()[0], b"") == longest
+    with pytest.raises(PeerError, match="message 'publish': 'data' must be at most 262144 characters"):
+        m.from_client(longest._replace(data=longest.data + "d").frame()[0], b"")
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("inf"), None, True], ids=repr)
+def test_restart_with_a_time_limit_that_is_none__refused(timeout: Any) -> None:
+    with pytest.raises(PeerError, match="message 'restart': 'timeout' must be a finite number of at least 0"):
+        m.from_client(["restart", 1, timeout], b"")
+
+
 def test_unknown_option__dropped() -> None:
     header = m.GraphPart(1, ["x"], [0], [None], [{"retries": 2, "new": 1}], [0], [b""]).frame()[0]  # type: ignore[typeddict-unknown-key]
 

@@ -23,6 +23,9 @@ from shunter.state import (
     ClientReleasesKeys,
     DataReleased,
     DataScattered,
+    DatasetPublished,
+    DatasetRequested,
+    DatasetUnpublished,
     Event,
     Failure,
     GraphAborted,
@@ -33,10 +36,12 @@ from shunter.state import (
     Key,
     KeysAdded,
     KeysCancelled,
+    KeysDetached,
     KeysRetried,
     LongRunning,
     Options,
     PrioritySet,
+    RestartRequested,
     TakeBackAnswered,
     TaskFailed,
     TaskRescheduled,
@@ -314,10 +319,15 @@ def event_of_client(
         | messages.GraphAbort
         | messages.Desire
         | messages.Release
+        | messages.Detach
         | messages.Cancel
         | messages.Retry
         | messages.SetPriority
         | messages.Scattered
+        | messages.Restart
+        | messages.Publish
+        | messages.Unpublish
+        | messages.GetDataset
     ),
 ) -> Event:
     """The event for a message that says no more and no less."""
@@ -337,4 +347,15 @@ def event_of_client(
         return KeysRetried(number, as_keys(message.keys))
     if isinstance(message, messages.SetPriority):
         return PrioritySet(number, as_keys(message.keys), message.priority)
+    if isinstance(message, messages.Detach):
+        return KeysDetached(number, as_keys(message.keys))
+    if isinstance(message, messages.Restart):
+        return RestartRequested(number, message.request, message.timeout)
+    if isinstance(message, messages.Publish):
+        keys = as_keys(message.keys)
+        return DatasetPublished(number, message.request, message.name, keys, message.data, message.replace)
+    if isinstance(message, messages.Unpublish):
+        return DatasetUnpublished(number, message.request, message.name)
+    if isinstance(message, messages.GetDataset):
+        return DatasetRequested(number, message.request, message.name)
     return DataScattered(number, as_keys(message.keys), message.nbytes, message.workers)

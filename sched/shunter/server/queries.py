@@ -48,6 +48,8 @@ class Queries:
             return view.story(_key(name, given))
         if name == "why":
             return view.why(_key(name, given))
+        if name == "datasets":
+            return view.datasets()
         raise UsageError(f"query: there is none called {name!r}")
 
     def _who_has(self, view: View, keys: list[str]) -> list[list[object]]:

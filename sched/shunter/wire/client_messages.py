@@ -2,7 +2,7 @@
 
 Each class is a message: its fields have the types that the receiver may rely on, ``frame()`` lays it out to
 be sent, ``parse`` reads it, checked. Columns of one message have equal lengths unless the docstring says
-otherwise.
+otherwise. Requests that are answered by `Reply` stand in `request_messages`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = [
     "Cancelled",
     "ClientFinished",
     "Desire",
+    "Detach",
     "Erred",
     "Failure",
     "Functions",
@@ -33,11 +34,9 @@ __all__ = [
     "GraphCommit",
     "GraphPart",
     "Lost",
-    "Query",
     "Relay",
     "Relayed",
     "Release",
-    "Reply",
     "Restarted",
     "Retried",
     "Retry",
@@ -214,6 +213,19 @@ class Release(NamedTuple):
         return cls(fields.keys("key"))
 
 
+class Detach(NamedTuple):
+    """Fire and forget: these keys run to their end even if nobody wants them."""
+
+    keys: list[str]
+
+    def frame(self) -> Frame:
+        return ["detach", self.keys], ()
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Detach:
+        return cls(fields.keys("key"))
+
+
 class Cancel(NamedTuple):
     """Give up keys and what depends on them. ``force``: even if another client wants them."""
 
@@ -268,33 +280,6 @@ class Scattered(NamedTuple):
     @classmethod
     def parse(cls, fields: Fields) -> Scattered:
         return cls(fields.keys("key"), fields.integers("nbytes"), fields.integer_lists("workers"))
-
-
-class Query(NamedTuple):
-    """A question, answered by `Reply`.
-
-    ``arguments``: plain; if they have ``key`` it is a key, ``keys`` is a list of keys, ``workers`` is a list of
-    numbers.
-    """
-
-    request: int
-    name: str
-    arguments: dict[str, object]
-
-    def frame(self) -> Frame:
-        return ["query", self.request, self.name, self.arguments], ()
-
-    @classmethod
-    def parse(cls, fields: Fields) -> Query:
-        request, name = fields.integer("request"), fields.key("name")
-        arguments = fields.plain_mapping("arguments")
-        if "key" in arguments:
-            fields.inner([arguments["key"]]).key("arguments.key")
-        if "keys" in arguments:
-            fields.inner([arguments["keys"]]).key_list("arguments.keys")
-        if "workers" in arguments:
-            fields.inner([arguments["workers"]]).integer_list("arguments.workers")
-        return cls(request, name, arguments)
 
 
 class Relay(NamedTuple):
@@ -418,21 +403,6 @@ class Restarted(NamedTuple):
     @classmethod
     def parse(cls, fields: Fields) -> Restarted:
         return cls()
-
-
-class Reply(NamedTuple):
-    """The answer to a `Query`. ``value``: plain data; a text with the error if not ``ok``."""
-
-    request: int
-    ok: bool
-    value: object
-
-    def frame(self) -> Frame:
-        return ["reply", self.request, self.ok, self.value], ()
-
-    @classmethod
-    def parse(cls, fields: Fields) -> Reply:
-        return cls(fields.integer("request"), fields.flag("ok"), fields.plain("value"))
 
 
 class Relayed(NamedTuple):

@@ -16,6 +16,7 @@ from shunter.wire.client_messages import (
     Cancelled,
     ClientFinished,
     Desire,
+    Detach,
     Erred,
     Failure,
     Functions,
@@ -24,11 +25,9 @@ from shunter.wire.client_messages import (
     GraphCommit,
     GraphPart,
     Lost,
-    Query,
     Relay,
     Relayed,
     Release,
-    Reply,
     Restarted,
     Retried,
     Retry,
@@ -39,6 +38,16 @@ from shunter.wire.client_messages import (
 from shunter.wire.data_messages import Busy, Data, Get, Put, PutFailed, Stored
 from shunter.wire.fields import Fields, excerpt
 from shunter.wire.options import RunOptions, TaskOptions
+from shunter.wire.request_messages import (
+    DATASET_DATA_MAX,
+    DATASET_NAME_MAX,
+    GetDataset,
+    Publish,
+    Query,
+    Reply,
+    Restart,
+    Unpublish,
+)
 from shunter.wire.shared_messages import (
     Closing,
     FailureKind,
@@ -76,6 +85,8 @@ from shunter.wire.worker_messages import (
 )
 
 __all__ = [
+    "DATASET_DATA_MAX",
+    "DATASET_NAME_MAX",
     "Acquire",
     "AcquireFailed",
     "Added",
@@ -89,6 +100,7 @@ __all__ = [
     "DataAnswer",
     "DataRequest",
     "Desire",
+    "Detach",
     "Died",
     "Erred",
     "Failed",
@@ -101,6 +113,7 @@ __all__ = [
     "FunctionWanted",
     "Functions",
     "Get",
+    "GetDataset",
     "Goodbye",
     "GraphAbort",
     "GraphBegin",
@@ -113,6 +126,7 @@ __all__ = [
     "Lost",
     "Peers",
     "Priority",
+    "Publish",
     "Put",
     "PutFailed",
     "Query",
@@ -123,6 +137,7 @@ __all__ = [
     "Remove",
     "Reply",
     "Rescheduled",
+    "Restart",
     "Restarted",
     "Retried",
     "Retry",
@@ -139,6 +154,7 @@ __all__ = [
     "ToClient",
     "ToParent",
     "ToWorker",
+    "Unpublish",
     "WhoHas",
     "WhoHasWanted",
     "WorkerFinished",
@@ -165,11 +181,16 @@ FromClient: TypeAlias = (
     | GraphAbort
     | Desire
     | Release
+    | Detach
     | Cancel
     | Retry
     | SetPriority
     | Scattered
     | Query
+    | Restart
+    | Publish
+    | Unpublish
+    | GetDataset
     | Relay
     | Heartbeat
 )
@@ -222,11 +243,16 @@ _FROM_CLIENT: Final[_Table] = {
     "graph-abort": GraphAbort.parse,
     "desire": Desire.parse,
     "release": Release.parse,
+    "detach": Detach.parse,
     "cancel": Cancel.parse,
     "retry": Retry.parse,
     "priority": SetPriority.parse,
     "scattered": Scattered.parse,
     "query": Query.parse,
+    "restart": Restart.parse,
+    "publish": Publish.parse,
+    "unpublish": Unpublish.parse,
+    "get-dataset": GetDataset.parse,
     "relay": Relay.parse,
     "heartbeat": Heartbeat.parse,
 }
