@@ -213,7 +213,6 @@ def words_of(process: psutil.Process) -> list[str]:
 # ------------------------------------------------------------------------------- G: clients
 
 
-@pytest.mark.xfail(strict=True, reason="the server does not carry out Shutdown")
 def test_g1_scheduler_ends_for_want_of_work__clients_are_told_so() -> None:
     with LocalCluster(1, 1, processes=False, settings=Settings(idle_timeout=0.2)) as cluster:
         with Client(cluster) as client:

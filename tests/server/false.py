@@ -31,6 +31,9 @@ class FalseView:
             raise RuntimeError("a bug in the view")
         return {"tasks": len(self.rows)}
 
+    def datasets(self) -> list[dict[str, object]]:
+        return [{"name": "sales", "keys": 2}]
+
     def story(self, key: Key) -> list[str]:
         return [f"story of {key}"]
 

@@ -30,6 +30,7 @@ from shunter.state import (
     ReportRetried,
     Restarted,
     SetWorkerStatus,
+    Shutdown,
     TakeBack,
     TaskFailed,
     UpdateWhoHas,
@@ -47,6 +48,7 @@ class Office:
         self.peers = Peers()
         self.links: dict[int, FalseLink] = {}
         self.dropped: list[tuple[int, str]] = []
+        self.ended: list[str] = []
         self.put: list[Event] = []
         self.woken = 0
         self.functions = Functions()
@@ -61,7 +63,9 @@ class Office:
                 )
             )
         self._add(ParentPeer(21, self._link(21), "parent", 0.0))
-        self.delivery = Delivery(self.peers, drop=self._drop, put=self.put.append, wake=self._wake)
+        self.delivery = Delivery(
+            self.peers, drop=self._drop, end=self.ended.append, put=self.put.append, wake=self._wake
+        )
 
     def _link(self, number: int) -> Any:
         return self.links.setdefault(number, FalseLink(number))
@@ -305,11 +309,12 @@ def test_task_with_more_inputs_than_a_header_names__fails_and_the_others_are_sen
     assert "30000 inputs" in event.failure.text
 
 
-def test_kill_worker__goes_to_its_parent() -> None:
+def test_kill_worker__goes_to_its_parent_and_the_worker_is_let_go() -> None:
     office = Office()
-    office.carry_out(KillWorker(11, "too hot"))
+    office.carry_out(KillWorker(11, "too hot"), ClosePeer(11, "silent"))
     assert office.received(21) == [messages.Kill(11, "too hot")]
     assert office.links[11].writes == []
+    assert office.dropped[0] == (11, "too hot")
 
 
 def test_kill_worker_without_a_parent__lets_it_go() -> None:
@@ -317,6 +322,35 @@ def test_kill_worker_without_a_parent__lets_it_go() -> None:
     office.peers.remove(21)
     office.carry_out(KillWorker(11, "too hot"))
     assert office.dropped == [(11, "too hot")]
+
+
+def test_kill_worker_whose_parent_is_no_parent__lets_it_go() -> None:
+    office = Office()
+    worker = office.peers.find_worker(11)
+    assert worker is not None
+    worker.parent = 12
+    office.carry_out(KillWorker(11, "too hot"))
+    assert office.dropped == [(11, "too hot")]
+    assert office.links[12].writes == []
+
+
+def test_shutdown__comes_after_everything_else_has_been_said() -> None:
+    office = Office()
+    end = Shutdown("no work for 5 s")
+    office.carry_out(end, with_keys(ReportLost(1), "a"), ClosePeer(2, "enough"))
+    assert office.links[1].ops() == ["lost"]
+    assert office.dropped == [(2, "enough")]
+    assert office.ended == ["no work for 5 s"]
+
+
+def test_reply_that_fits_in_no_message__is_an_answer_too() -> None:
+    office = Office()
+    office.carry_out(Reply(1, 7, True, {"keys": ["k" * 100] * 20_000, "data": ""}), Reply(1, 8, True, None))
+    too_large, fine = office.received(1)
+    assert (too_large.request, too_large.ok) == (7, False)
+    assert "does not fit in a message" in too_large.value
+    assert fine == messages.Reply(8, True, None)
+    assert office.dropped == []
 
 
 # ------------------------------------------------------------------------------------- clients

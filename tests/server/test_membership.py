@@ -185,9 +185,32 @@ def test_parent_speaks_of_a_worker_that_is_not_its_child__is_closed() -> None:
     with_scheduler(story)
 
 
-@pytest.mark.parametrize(("workers", "seconds"), [(1, 1.0), (100, 1.0), (1000, 10.0)])
-def test_heartbeats_of_all_workers__stay_cheap(workers: int, seconds: float) -> None:
-    assert heartbeat_interval(workers) == seconds
+def test_worker_whose_parent_is_here__can_be_replaced() -> None:
+    async def story(s: Running) -> None:
+        parent, client = await s.parent(), await s.client()
+        await s.worker("a", "tcp://127.0.0.1:1", parent=parent.number)
+        await s.worker("b", "tcp://127.0.0.1:2")
+        await s.worker("c", "tcp://127.0.0.1:3", parent=client.number)  # That is nobody's parent.
+        await s.worker("d", "tcp://127.0.0.1:4", parent=999)
+        added = await s.steps(WorkerAdded, 4)
+        assert [(each.name, each.has_parent) for each in added] == [
+            ("a", True),
+            ("b", False),
+            ("c", False),
+            ("d", False),
+        ]
+
+    with_scheduler(story)
+
+
+@pytest.mark.parametrize(
+    ("workers", "worker_ttl", "seconds"),
+    [(1, 300.0, 1.0), (100, 0.0, 1.0), (1000, 300.0, 10.0), (100_000, 300.0, 75.0), (1, 2.0, 0.5)],
+)
+def test_heartbeats__are_cheap_together_and_four_in_the_time_of_a_worker(
+    workers: int, worker_ttl: float, seconds: float
+) -> None:
+    assert heartbeat_interval(workers, worker_ttl) == seconds
 
 
 @pytest.mark.parametrize(("difference", "skew"), [(0.01, 0.0), (-0.01, 0.0), (3.0, 3.0), (-3.0, -3.0)])

@@ -22,6 +22,7 @@ from shunter.state import (
     KeysAdded,
     Reply,
     ReportLost,
+    Shutdown,
     WorkerAdded,
 )
 from shunter.wire import contact, messages
@@ -147,6 +148,18 @@ def test_close__tells_every_peer_why_and_is_finished_with_0() -> None:
     with_scheduler(story)
 
 
+def test_state_wants_to_end__every_peer_is_told_why_and_it_is_finished_with_0() -> None:
+    async def story(s: Running) -> None:
+        peers = [await s.client(), await s.worker(), await s.parent()]
+        s.state.react = lambda event: [Reply(peers[0].number, 1, True, None), Shutdown("nothing to do")]
+        peers[0].send(messages.Release(["a"]))
+        await peers[0].next(messages.Reply)
+        assert [await peer.closed() for peer in peers] == ["nothing to do"] * 3
+        assert await s.scheduler.finished() == 0
+
+    with_scheduler(story)
+
+
 def test_close_before_start__is_finished() -> None:
     async def main() -> None:
         scheduler = Scheduler()
@@ -240,6 +253,7 @@ def test_queries__are_answered_from_the_view_in_their_turn() -> None:
             ("story", {"key": "x"}),
             ("why", {"key": "x"}),
             ("status", {}),
+            ("datasets", {}),
         ]
         client.send(*(messages.Query(n, name, given) for n, (name, given) in enumerate(asked)))
         replies = [await client.next(messages.Reply) for _ in asked]
@@ -251,6 +265,7 @@ def test_queries__are_answered_from_the_view_in_their_turn() -> None:
             ["y", "unknown", -1, []],
         ]
         assert values[1:5] == [{"tasks": 1}, [{"number": 1, "name": "a"}], ["story of x"], "x rests"]
+        assert values[6] == [{"name": "sales", "keys": 2}]
         status = values[5]
         assert status["counts"] == {"tasks": 1}
         assert status["address"] == s.scheduler.address

@@ -8,7 +8,7 @@ import pytest
 
 from shunter.server.peers import ClientPeer, Peer, Peers, WorkerPeer
 from shunter.server.pressure import Pressure
-from shunter.server.vitals import SILENT_MAX_S, STUCK_MAX_S, Vitals
+from shunter.server.vitals import LOOK_EVERY_S, STUCK_MAX_S, Vitals
 from tests.server.false import FalseLink
 
 
@@ -113,16 +113,29 @@ def test_paused_client_leaves__is_forgotten() -> None:
         (STUCK_MAX_S - 1, True, False),
         (STUCK_MAX_S + 1, True, True),
         (STUCK_MAX_S + 1, False, False),
-        (SILENT_MAX_S + 1, False, True),
+        (100 * STUCK_MAX_S, False, False),  # The state's to decide (worker_ttl).
     ],
 )
-def test_silent_worker__is_given_up_sooner_if_it_reads_nothing(
+def test_silent_worker__is_given_up_here_only_if_it_reads_nothing(
     silent: float, congested: bool, dropped: bool
 ) -> None:
     room = Room()
     gone: list[int] = []
-    vitals = Vitals(room.peers, lambda peer, reason: gone.append(peer.number), clock=lambda: silent)
+    vitals = Vitals(
+        room.peers, lambda peer, reason: gone.append(peer.number), worker_ttl=0.0, clock=lambda: silent
+    )
     room.links[11].congested = congested
     room.peer(12).heard = silent
     vitals.look()
     assert gone == ([11] if dropped else [])
+
+
+@pytest.mark.parametrize(("worker_ttl", "every"), [(0.0, LOOK_EVERY_S), (300.0, LOOK_EVERY_S), (2.0, 0.5)])
+def test_worker_silent_since_the_last_look__is_asked_for_a_word(worker_ttl: float, every: float) -> None:
+    room = Room()
+    now = every * 1.01
+    vitals = Vitals(room.peers, lambda peer, reason: None, worker_ttl=worker_ttl, clock=lambda: now)
+    room.peer(12).heard = now
+    vitals.look()
+    assert room.links[11].ops() == ["heartbeat"]
+    assert room.links[12].ops() == []

@@ -143,6 +143,27 @@ async def test_scheduler_has_a_worker_killed__the_reason_is_told() -> None:
 
 
 @in_loop
+async def test_worker_is_replaced_more_often_than_the_parent_bears_bad_starts__another_comes_at_once() -> (
+    None
+):
+    async with Family(give_up=2) as family:
+        for n in range(5):  # With pauses that double, the last one would be 1.6 s.
+            worker = await family.scheduler.worker(n)
+            family.peer.say(messages.Kill(worker.number, ""))
+            assert (await family.peer.hear(messages.Died)).worker == worker.number
+        await family.scheduler.worker(5)
+
+
+@in_loop
+async def test_worker_says_goodbye_while_it_is_to_be_replaced__another_comes() -> None:
+    async with Family() as family:
+        worker = await family.scheduler.worker()
+        family.peer.say(messages.Kill(worker.number, "restart"))
+        worker.say(messages.Status("closed"))
+        await family.scheduler.worker(1)
+
+
+@in_loop
 async def test_closed_while_a_task_runs__all_processes_end_and_no_death_is_told() -> None:
     async with Family(nworkers=2) as family:
         workers = [await family.scheduler.worker(i) for i in range(2)]

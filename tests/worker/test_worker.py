@@ -473,6 +473,19 @@ async def test_heartbeats__tell_memory_and_cpu() -> None:
 
 
 @in_loop
+async def test_asked_whether_it_lives__answers_at_once() -> None:
+    async with FakeScheduler(heartbeat=1_000.0) as scheduler:
+        worker = Worker(scheduler.address, token=TOKEN)
+        await worker.start()
+        try:
+            peer = await scheduler.worker()
+            peer.say(messages.Heartbeat())
+            assert (await peer.hear(messages.WorkerHeartbeat)).process > 1_000_000
+        finally:
+            await worker.close()
+
+
+@in_loop
 async def test_paused__starts_again_when_told() -> None:
     async with Running() as r:
         (peer,) = r.peers

@@ -15,7 +15,7 @@ from shunter.server import log
 from shunter.server.columns import CUT_AT, as_text, cuts, weight
 from shunter.server.failures import erred_messages
 from shunter.server.functions import RunSpec
-from shunter.server.peers import ClientPeer, Peer, Peers, WorkerPeer
+from shunter.server.peers import ClientPeer, ParentPeer, Peer, Peers, WorkerPeer
 from shunter.state import (
     DEFAULT_OPTIONS,
     AcquireReplicas,
@@ -38,6 +38,7 @@ from shunter.state import (
     ReportRetried,
     Restarted,
     SetWorkerStatus,
+    Shutdown,
     TakeBack,
     TaskFailed,
     UpdateWhoHas,
@@ -60,22 +61,25 @@ class Delivery:
     Args:
         peers: all connections.
         drop: closes a peer for a reason.
+        end: ends the scheduler for a reason.
         put: takes the event of a task that cannot be sent.
         wake: has `carry_out` called soon.
     """
 
-    __slots__ = ("_drop", "_outgoing", "_peers", "_put", "_wake")
+    __slots__ = ("_drop", "_end", "_outgoing", "_peers", "_put", "_wake")
 
     def __init__(
         self,
         peers: Peers,
         *,
         drop: Callable[[Peer, str], None],
+        end: Callable[[str], None],
         put: Callable[[Event], None],
         wake: Callable[[], None],
     ) -> None:
         self._peers = peers
         self._drop = drop
+        self._end = end
         self._put = put
         self._wake = wake
         self._outgoing: dict[Peer, list[Frame]] = {}
@@ -92,9 +96,13 @@ class Delivery:
             The peers that were written to.
         """
         last_words: list[tuple[Peer, str]] = []
+        end: str | None = None
         for instruction in instructions:
             if isinstance(instruction, Log):
                 log.write(instruction)
+                continue
+            if isinstance(instruction, Shutdown):
+                end = instruction.reason
                 continue
             peer = self._peers.find(instruction.peer)
             if peer is None:
@@ -102,12 +110,15 @@ class Delivery:
             if isinstance(instruction, ClosePeer):
                 last_words.append((peer, instruction.reason))
             elif isinstance(instruction, KillWorker):
-                self._kill(peer, instruction.reason, last_words)
+                self._kill(peer, instruction.reason)
+                last_words.append((peer, instruction.reason))
             else:
                 self._translate(peer, instruction)
         written = self._flush()
         for peer, reason in last_words:
             self._drop(peer, reason)
+        if end is not None:
+            self._end(end)
         return written
 
     def _translate(self, peer: Peer, instruction: Instruction) -> None:
@@ -134,12 +145,14 @@ class Delivery:
                 self._drop(peer, f"a message for you cannot be sent: {error}")
         return list(outgoing)
 
-    def _kill(self, worker: Peer, reason: str, last_words: list[tuple[Peer, str]]) -> None:
-        """Ask the worker's parent to replace it; without a parent, all that can be done is to let it go."""
+    def _kill(self, worker: Peer, reason: str) -> None:
+        """Ask the worker's parent to replace it.
+
+        Its link is closed in any case. It need not read any more, the state knows it no longer, and the one that
+        comes in its place is welcome to its name; without a parent, that is all that can be done.
+        """
         parent = self._peers.find(worker.parent) if isinstance(worker, WorkerPeer) else None
-        if parent is None:
-            last_words.append((worker, reason))
-        else:
+        if isinstance(parent, ParentPeer):
             kill = messages.Kill(worker.number, reason)
             self._outgoing.setdefault(parent, []).append(kill.frame())
 
@@ -266,7 +279,7 @@ def send_ahead(worker: WorkerPeer, specs: list[RunSpec]) -> list[Frame]:
 
 
 def fits(frame: Frame) -> bool:
-    """Whether one task alone is small enough for a message."""
+    """Whether a header is small enough for a message."""
     try:
         encode_header(frame[0])
     except UsageError:
@@ -305,8 +318,19 @@ def for_client(peer: Peer, instruction: Instruction) -> list[Frame]:
     if isinstance(instruction, Restarted):
         return [messages.Restarted().frame()]
     if isinstance(instruction, Reply):
-        return [messages.Reply(instruction.request, instruction.ok, instruction.value).frame()]
+        return [reply(instruction)]
     raise TypeError(f"{type(instruction).__name__} is not for a client")
+
+
+def reply(instruction: Reply) -> Frame:
+    """The answer to a request; one that fits in no message is an answer too, not the end of the client."""
+    frame = messages.Reply(instruction.request, instruction.ok, instruction.value).frame()
+    if fits(frame):
+        return frame
+    text = (
+        "the answer does not fit in a message (1 MiB): ask for less at a time, or use fewer or shorter keys"
+    )
+    return messages.Reply(instruction.request, False, text).frame()
 
 
 def finished(client: ClientPeer, report: ReportFinished) -> list[Frame]:

@@ -49,8 +49,10 @@ class Hub:
         state: the state, or a false one.
         token: the cluster's.
         plugins: told of changes.
+        worker_ttl: silence after which the state gives a worker up, seconds; 0 for never.
         clock: monotonic seconds: the state's clock.
         on_broken: called once if the state raises, after every peer has been told.
+        on_shutdown: called with the reason when the state wants the scheduler to end.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class Hub:
         token: str,
         plugins: Sequence[SchedulerPlugin],
         *,
+        worker_ttl: float,
         clock: Callable[[], float],
         on_broken: Callable[[], None],
+        on_shutdown: Callable[[str], None],
     ) -> None:
         self._state = state
         self._token = token
@@ -71,15 +75,21 @@ class Hub:
         self._functions = Functions()
         self._peers = Peers()
         self._turn = Turn(state, clock=clock, answer=self._answer, deliver=self._deliver, fail=self._fail)
-        self._membership = Membership(self._peers, self._turn.put, clock=clock, wall=time.time)
+        self._membership = Membership(
+            self._peers, self._turn.put, worker_ttl=worker_ttl, clock=clock, wall=time.time
+        )
         self._delivery = Delivery(
-            self._peers, drop=self._membership.drop, put=self._turn.put, wake=self._turn.wake
+            self._peers,
+            drop=self._membership.drop,
+            end=on_shutdown,
+            put=self._turn.put,
+            wake=self._turn.wake,
         )
         self._pressure = Pressure(self._peers)
         self._plugins = PluginHost(plugins, state.watch)
         self._queries = Queries(state.view, self._peers, self._figures)
         self._relay = Relay(token, self._peers, state.view, self._delivery.post)
-        self._vitals = Vitals(self._peers, self._membership.drop, clock=clock)
+        self._vitals = Vitals(self._peers, self._membership.drop, worker_ttl=worker_ttl, clock=clock)
         self._membership.watch(
             Intake(
                 self._peers,

@@ -18,10 +18,13 @@ LEVELS: Final[dict[str, int]] = {
 
 #: Sentences by code. A code without one is written as it is, followed by its fields.
 SENTENCES: Final[dict[str, str]] = {
+    "fire-and-forget-failed": "{key!r}, which nobody waits for, failed because of {because!r}: {text}",
     "graph-refused": "a graph of client {client} was refused: {reason}",
     "holder-disbelieved": "worker {worker} was said to hold {key!r}, and does not",
     "proposal-refused": "a plugin's proposal was refused: {reason}",
+    "restarted": "client {client} restarts the cluster: all work is given up, {workers} workers are replaced",
     "spec-ignored": "{key!r} was submitted again with another function or arguments: the first one stays ({status})",
+    "task-waits-for-its-own": "task {key!r} seems to wait for {child!r}, which needs its thread: {hint}",
     "worker-removed": "worker {worker} at {address} is gone ({reason}); tasks sent to it: {tasks}",
 }
 

@@ -35,21 +35,24 @@ class Membership:
     Args:
         peers: all connections.
         put: takes the events of those who come and go.
+        worker_ttl: silence after which the state gives a worker up, seconds; 0 for never.
         clock, wall: monotonic and wall-clock seconds.
     """
 
-    __slots__ = ("_clock", "_owner", "_peers", "_pressure", "_put", "_wall")
+    __slots__ = ("_clock", "_owner", "_peers", "_pressure", "_put", "_wall", "_worker_ttl")
 
     def __init__(
         self,
         peers: Peers,
         put: Callable[[Event], None],
         *,
+        worker_ttl: float,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self._peers = peers
         self._put = put
+        self._worker_ttl = worker_ttl
         self._clock = clock
         self._wall = wall
         self._owner: LinkOwner | None = None
@@ -127,9 +130,11 @@ class Membership:
                 details.nthreads,
                 details.memory_limit,
                 details.resources,
+                isinstance(self._peers.find(details.parent), ParentPeer),
             )
         )
-        return self._welcome(worker, {"heartbeat": heartbeat_interval(len(self._peers.of(WorkerPeer)) + 1)})
+        interval = heartbeat_interval(len(self._peers.of(WorkerPeer)) + 1, self._worker_ttl)
+        return self._welcome(worker, {"heartbeat": interval})
 
     def _welcome(self, peer: Peer, details: dict[str, object]) -> Accepted:
         assert self._owner is not None and self._pressure is not None, "watch() comes first"
@@ -178,9 +183,13 @@ def departure_of(peer: Peer, reason: str) -> list[Event]:
     return []
 
 
-def heartbeat_interval(workers: int) -> float:
-    """Seconds between heartbeats of one worker, so that those of all stay cheap: about 100 a second."""
-    return max(1.0, workers / 100)
+def heartbeat_interval(workers: int, worker_ttl: float) -> float:
+    """Seconds between heartbeats of one worker, so that those of all stay cheap: about 100 a second.
+
+    Silence for ``worker_ttl`` (seconds; 0: it is no matter) means death, so there are four in that time at least.
+    """
+    interval = max(1.0, workers / 100)
+    return min(interval, worker_ttl / 4) if worker_ttl > 0 else interval
 
 
 def skew_of(difference: float) -> float:

@@ -102,7 +102,15 @@ class Scheduler:
         state = self._make_state(self._settings, now)
         if self._record is not None:
             state = self._recorder = Recorder(state, self._settings, now)
-        self._hub = Hub(state, self._token, self._plugins, clock=self._clock, on_broken=self._on_broken)
+        self._hub = Hub(
+            state,
+            self._token,
+            self._plugins,
+            worker_ttl=self._settings.worker_ttl,
+            clock=self._clock,
+            on_broken=self._on_broken,
+            on_shutdown=self._on_shutdown,
+        )
         await self._hub.listen(self._host, self._port)
         self._address = self._hub.address
         if self._recorder is not None:
@@ -152,6 +160,9 @@ class Scheduler:
     def _on_broken(self) -> None:
         self._exit_code = EXIT_INTERNAL
         self._closing = self._closing or asyncio.ensure_future(self._close("internal error"))
+
+    def _on_shutdown(self, reason: str) -> None:
+        self._closing = self._closing or asyncio.ensure_future(self._close(reason))
 
 
 def true_state(settings: Settings, now: float) -> State:

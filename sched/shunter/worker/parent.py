@@ -8,9 +8,11 @@ and session of its own: Ctrl-C in a terminal reaches the parent alone, and a chi
 tasks have started.
 
 When a child is dead, the scheduler is told the cause and the runs that had started, before the next one starts.
+(It is told the same of a child that it had killed: whether anybody is to blame is for its state to say.)
 Restarts are spaced out more and more while lives are short. A child that dies young without having started a
-task fails by itself, not by somebody's task: after ``give_up`` of these in a row the parent gives up. A child that
-said goodbye is not started again; when all have, the parent ends.
+task fails by itself, not by somebody's task: after ``give_up`` of these in a row the parent gives up. A child that the
+scheduler wants replaced is started again at once, and counts for neither. A child that said goodbye is not started
+again; when all have, the parent ends.
 """
 
 from __future__ import annotations
@@ -99,6 +101,7 @@ class Parent:
         self._give_up = give_up
         self._link: Link | None = None
         self._children = [_Child(self._name_of(i)) for i in range(nworkers)]
+        self._to_kill: set[int] = set()  # Numbers of workers that no child has owned to yet.
         self._is_linked = asyncio.Event()
         self._keepers: list[asyncio.Task[None]] = []
         self._others: list[asyncio.Task[None]] = []
@@ -176,16 +179,20 @@ class Parent:
                 code = exits.USAGE
             finally:
                 death = child.bury()
-            if death.departed or self._stopping.is_set():
+            is_replaced = child.kill_reason is not None or death.number in self._to_kill
+            if self._stopping.is_set() or (death.departed and not is_replaced):
                 return
             lived = time.monotonic() - began
             cause = exits.describe_exit(code) + (f": {child.kill_reason}" if child.kill_reason else "")
-            logger.warning("%s died: %s", child.title(death.number), cause)
+            level = logging.INFO if is_replaced else logging.WARNING
+            logger.log(level, "%s died: %s", child.title(death.number), cause)
             is_linked = link is self._link and not link.closed
             if is_linked and death.number >= 0:
                 # Another incarnation of the scheduler would take the number for another worker.
                 started = [] if code in (exits.LINK_LOST, exits.INTERNAL) else death.started
                 link.send([messages.Died(death.number, cause, started).frame()])
+            if is_replaced:
+                continue
             is_bad_start = lived < YOUNG and not death.started and (is_linked or code != exits.LINK_LOST)
             if child.is_hopeless(is_bad_start, self._give_up):
                 self._fail(
@@ -281,10 +288,12 @@ class Parent:
 
     async def _kill_soon(self, message: messages.Kill) -> None:
         """A child notes its number a moment after the scheduler knows it: look again for a while."""
+        self._to_kill.add(message.worker)  # It may also end by itself before it is found.
         for _ in range(KILL_LOOKS):
             await asyncio.sleep(KILL_LOOK_EVERY)
             if self._kill(message):
-                return
+                break
+        self._to_kill.discard(message.worker)
 
     def on_batch(self, link: Link) -> None:
         """Nothing is merged here."""
@@ -318,7 +327,7 @@ class _Child:
     Attributes:
         name: of the worker, None if it names itself.
         process: while it runs.
-        kill_reason: why it was killed by us, "" if it was not.
+        kill_reason: why it was killed by us, None if it was not.
         bad_starts: deaths in a row that were its own fault.
     """
 
@@ -326,7 +335,7 @@ class _Child:
         self.name = name
         self.process: asyncio.subprocess.Process | None = None
         self._blame_path = ""
-        self.kill_reason = ""
+        self.kill_reason: str | None = None
         self.bad_starts = 0
         self._short_lives = 0
         self._blame: BlameMap | None = None
@@ -342,7 +351,7 @@ class _Child:
 
     async def start(self, config: dict[str, object]) -> None:
         """Start a process and tell it all it needs. The token is not on its command line."""
-        self.kill_reason = ""
+        self.kill_reason = None
         self._blame_path = create_file()
         self._blame = BlameMap(self._blame_path)
         self.process = process = await asyncio.create_subprocess_exec(
@@ -366,7 +375,7 @@ class _Child:
 
     def bury(self) -> _Death:
         """Read the blame map of a dead process, and clean up behind it."""
-        self.kill(self.kill_reason)  # What its tasks may have started.
+        self._signal()  # What its tasks may have started.
         self.process = None
         blame, self._blame = self._blame, None
         if blame is None:
@@ -384,11 +393,15 @@ class _Child:
         if self.process is not None and self.process.stdin is not None:
             self.process.stdin.close()
 
-    def kill(self, reason: str = "") -> None:
+    def kill(self, reason: str) -> None:
         """Kill the process, and all that its tasks have started."""
+        if self.process is not None:
+            self.kill_reason = reason
+            self._signal()
+
+    def _signal(self) -> None:
         if self.process is None:
             return
-        self.kill_reason = reason
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):

@@ -315,7 +315,7 @@ class Worker:
             self._end("the scheduler asked for it")
 
     def _on_heartbeat(self, message: messages.Heartbeat) -> None:
-        pass
+        self._say_alive()  # We are asked whether we live.
 
     def _on_closing(self, message: messages.Closing) -> None:
         logger.info("worker %s: the scheduler closes the connection: %s", self.name, message.reason)
@@ -416,8 +416,14 @@ class Worker:
         self._timers.add(timer)
 
     def _beat(self) -> None:
-        """Tell the scheduler how this process is."""
         self._later(self._heartbeat_s, self._beat)
+        self._say_alive()
+        self._fetches.close_idle()
+        self._step(TimePassed())
+        self._settle()
+
+    def _say_alive(self) -> None:
+        """Tell the scheduler how this process is."""
         if self._process is None:
             import psutil  # Here, because it would be a good part of the time that a worker needs to start.
 
@@ -426,9 +432,6 @@ class Worker:
             process = int(self._process.memory_info().rss)
             cpu = max(0.0, float(self._process.cpu_percent()))
             self._link.send([messages.WorkerHeartbeat(process, 0, cpu).frame()])
-        self._fetches.close_idle()
-        self._step(TimePassed())
-        self._settle()
 
 
 def _by_columns(rows: Sequence[Finished]) -> RunsFinished:
