@@ -29,6 +29,7 @@ class FakeScheduler:
         results: pickled results by key, of tasks it has run.
         held: what `who_has` says of a key: status, bytes, holders.
         late: said just before the next release or cancellation is heard.
+        reactions: by the class of a message; called with it, for messages to answer.
     """
 
     def __init__(self, *, runs_tasks: bool = True, inline_max: int = 1 << 40) -> None:
@@ -50,6 +51,7 @@ class FakeScheduler:
         }
         self.relays: Callable[[m.Relay], m.Relayed] | None = None
         self.late: list[Any] = []
+        self.reactions: dict[type, Callable[[Any], list[Any]]] = {}
         self.batches = 0
         self._graphs: dict[int, list[m.GraphPart]] = {}
         self._news = threading.Condition()
@@ -143,8 +145,10 @@ class FakeScheduler:
             answer = [self.relays(message)]
         elif isinstance(message, (m.Release, m.Cancel)):
             answer = self.late
+        if type(message) in self.reactions:
+            answer = self.reactions[type(message)](message)
         if self.runs_tasks:
-            answer += self._run(message)
+            answer = answer + self._run(message)
         with self._news:
             if not isinstance(message, m.Heartbeat) and not (answer and isinstance(message, m.Query)):
                 self.said.append(message)
@@ -171,6 +175,8 @@ class FakeScheduler:
             self._graphs[message.graph] = []
         elif isinstance(message, m.GraphPart):
             self._graphs[message.graph].append(message)
+        elif isinstance(message, m.GraphAbort):
+            del self._graphs[message.graph]
         elif isinstance(message, m.GraphCommit):
             answers = self._run_graph(self._graphs.pop(message.graph), message.wanted)
         elif isinstance(message, m.Scattered):

@@ -393,7 +393,8 @@ def test_o4_unknown_status_of_a_key_that_came_back__is_an_error_and_not_taken_fo
     client: Client, idle: FakeScheduler
 ) -> None:
     idle.held["x"] = ("haywire", -1, [])
-    client.submit(inc, 1, key="x").cancel()
-    future = client.submit(inc, 1, key="x")
+    with client._session.table.lock:  # so that it has come back when the loop looks behind the fence
+        client.submit(inc, 1, key="x").cancel()
+        future = client.submit(inc, 1, key="x")
     with pytest.raises(concurrent.futures.CancelledError, match="haywire"):
         future.result(TIMEOUT)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from shunter.client.table import Entry, FutureTable, Gate
-from shunter.errors import ConnectionLost
+from shunter.errors import ConnectionLost, UsageError
 from shunter.wire.messages import Failure
 
 FAILURE = Failure("exception", "x", "bad", "", ["builtins.ValueError"], {}, None)
@@ -87,11 +87,30 @@ def test_retried_by_somebody__pending_without_an_error(table: FutureTable) -> No
     assert x.is_pending and x.error is None
 
 
-def test_retry__only_what_failed(table: FutureTable) -> None:
+def test_retry__pending_without_an_error(table: FutureTable) -> None:
+    x, y = table.add("x"), table.add("y")
+    table.erred(["x", "y"], [FAILURE, FAILURE])
+    assert table.retry([x, y]) == ["x", "y"]
+    assert x.is_pending and x.error is None
+
+
+@pytest.mark.parametrize("state", ["pending", "finished", "cancelled", "failed and cancelled"])
+def test_retry_of_what_has_not_failed__error_says_so_and_none_is_retried(
+    table: FutureTable, state: str
+) -> None:
     x, y = table.add("x"), table.add("y")
     table.erred(["x"], [FAILURE])
-    assert table.retry([x, y]) == ["x"]
-    assert x.is_pending and x.error is None
+    if state == "finished":
+        finish(table, "y")
+    elif state == "failed and cancelled":
+        table.erred(["y"], [FAILURE])
+    if "cancelled" in state:
+        table.cancel([y], "")
+    with pytest.raises(
+        UsageError, match="'y' .*it was cancelled" if "cancelled" in state else f"'y' .*{state}"
+    ):
+        table.retry([x, y])
+    assert x.status == "error"
 
 
 def test_finished_twice__first_data_stays(table: FutureTable) -> None:
@@ -101,21 +120,40 @@ def test_finished_twice__first_data_stays(table: FutureTable) -> None:
     assert x.data == b"one"
 
 
-def test_restarted__everything_is_cancelled_but_what_is_here(table: FutureTable) -> None:
-    x, y, z = table.add("x"), table.add("y"), table.add("z")
-    finish(table, "x")
-    finish(table, "y", None)
-    table.restarted()
-    assert [each.status for each in (x, y, z)] == ["finished", "cancelled", "cancelled"]
+def test_restarted__everything_is_cancelled_and_released(table: FutureTable) -> None:
+    entries = [table.add("here"), table.add("there"), table.add("pending"), table.add("own", unique=True)]
+    finish(table, "here")
+    finish(table, "there", None)
+    keys, _ = table.restarted()
+    assert keys == ["here", "there", "pending", "own"]
+    assert {(each.status, each.error) for each in entries} == {("cancelled", "the cluster was restarted")}
     assert len(table) == 0
+    assert table.drop(entries) == []  # Released already.
 
 
-def test_disconnected__what_is_pending_fails(table: FutureTable) -> None:
-    x, y = table.add("x"), table.add("y")
-    finish(table, "x")
-    table.disconnected(ConnectionLost("gone"))
-    assert x.status == "finished"
-    assert y.status == "error" and isinstance(y.error, ConnectionLost)
+def test_restarted__what_is_told_of_a_former_life_does_not_count_for_a_newcomer(table: FutureTable) -> None:
+    table.add("x")
+    table.restarted()
+    fence = table.open_fence()
+    x = table.add("x")
+    finish(table, "x", b"old")
+    assert x.is_pending
+    table.pass_fence(fence, {"x": ("processing", -1)})
+    assert x.is_pending
+    finish(table, "x", b"new")
+    assert x.data == b"new"
+
+
+def test_disconnected__what_is_not_here_fails(table: FutureTable) -> None:
+    here, there, pending, failed = (table.add(key) for key in ("here", "there", "pending", "failed"))
+    finish(table, "here")
+    finish(table, "there", None)
+    table.erred(["failed"], [FAILURE])
+    lost = ConnectionLost("gone")
+    table.disconnected(lost)
+    assert (here.status, here.data) == ("finished", b"data")
+    assert (there.status, there.error) == (pending.status, pending.error) == ("error", lost)
+    assert failed.error is FAILURE
 
 
 def test_closed__what_is_pending_is_cancelled(table: FutureTable) -> None:
@@ -354,7 +392,9 @@ def test_every_end__calls_watchers(table: FutureTable, end: str) -> None:
     elif end == "closed":
         table.closed("")
     elif end == "restarted":
-        table.restarted()
+        tell = table.restarted()[1]
+        assert called == []
+        tell()
     else:
         table.erred(["x"], [FAILURE])
     assert called == [x]
@@ -406,3 +446,34 @@ def test_gate__takes_a_timeout_of_any_length() -> None:
     gate = Gate()
     gate.open()
     assert gate.wait(1e300)
+
+
+# ------------------------------------------------------------------------------------------- datasets
+
+
+def test_adopt__shares_a_live_entry_or_makes_one(table: FutureTable) -> None:
+    x = table.add("x")
+    assert table.adopt("x") == (x, False)
+    assert x.count == 2
+    y, is_fresh = table.adopt("y")
+    assert (is_fresh, y.status, y.count) == (True, "pending", 1)
+
+
+def test_adopted_while_the_fence_of_its_former_life_is_being_passed__gets_its_own(table: FutureTable) -> None:
+    table.drop([table.add("x")])
+    first = table.open_fence()
+    assert table.find_behind(first) == []  # Asked; the answer will not tell of x.
+    x, _ = table.adopt("x")
+    finish(table, "x", None)
+    second = table.open_fence()
+    assert second > first
+    table.pass_fence(first, {})
+    assert table.find_behind(second) == ["x"]
+    table.pass_fence(second, {"x": ("memory", 10)})
+    assert (x.status, x.nbytes) == ("finished", 10)
+
+
+def test_void_entry__is_cancelled_and_not_in_the_table(table: FutureTable) -> None:
+    x = table.make_void("x")
+    assert (x.status, x.error, len(table)) == ("cancelled", "the cluster was restarted", 0)
+    assert table.drop([x]) == []

@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
-from shunter.client.base import BaseClient, Cluster, Keys, Where, shape_like
+from shunter.client.base import BaseClient, Cluster, Keys, Where, names_of, restarting, shape_like
 from shunter.client.client import find_scheduler, is_skip, key_of
 from shunter.client.futures import DoneAndNotDone, Future, as_completed
 from shunter.client.gather import locate
@@ -27,7 +27,8 @@ __all__ = ["AsyncClient"]
 class AsyncClient(BaseClient):
     """As `Client`, in an event loop: ``async with AsyncClient(...) as client``, or ``client = await AsyncClient(...)``.
 
-    `submit`, `map`, `submit_graph`, `cancel` and `retry` return at once, as in `Client`; what waits is a coroutine.
+    `submit`, `map`, `submit_graph`, `cancel`, `retry` and `fire_and_forget` return at once, as in `Client`; what waits
+    is a coroutine.
     Futures are awaited: ``await client.submit(fn, 1)``. Belongs to the loop and thread in which it was started.
 
     Args:
@@ -93,6 +94,8 @@ class AsyncClient(BaseClient):
         if self._closed or not self._started:
             return
         self._closed = True
+        # What was said last must arrive (fire and forget), so wait, though not here, until the socket has taken it.
+        await asyncio.get_running_loop().run_in_executor(None, self._session.say_goodbye)
         await self._session.close()
         await self._close_cluster()
 
@@ -157,6 +160,35 @@ class AsyncClient(BaseClient):
             await self._session.results.confirm_async([each._entry for each in futures.values()])
             return shape_like(data, futures)
         return shape_like(data, {})
+
+    # ------------------------------------------------------------------------------------ datasets and restart
+
+    async def publish(self, name: str, value: Any, *, replace: bool = False) -> None:
+        """See `Client.publish`."""
+        make = self._session.datasets.publication(name, value, replace=replace)
+        await self._session.connection.call_async(make)
+
+    async def get_dataset(self, name: str) -> Any:
+        """See `Client.get_dataset`."""
+        datasets = self._session.datasets
+        make = datasets.request(name)
+        return datasets.load(name, await self._session.connection.call_async(make, receive=datasets.receive))
+
+    async def unpublish(self, name: str) -> bool:
+        """See `Client.unpublish`."""
+        make = self._session.datasets.removal(name)
+        found: bool = await self._session.connection.call_async(make)
+        return found
+
+    async def list_datasets(self) -> list[str]:
+        """See `Client.list_datasets`."""
+        return names_of(await self._session.connection.ask_async("datasets", {}))
+
+    async def restart(self, timeout: float = 30.0) -> int:
+        """See `Client.restart`."""
+        make = restarting(timeout)
+        count: int = await self._session.connection.call_async(make, refused=FutureTimeoutError)
+        return count
 
     # ------------------------------------------------------------------------------------ questions
 

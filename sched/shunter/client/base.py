@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -11,12 +12,13 @@ from shunter.client.nested import find_futures
 from shunter.client.options import build_options, check_key
 from shunter.client.scatter import Placed
 from shunter.client.session import Session
+from shunter.client.table import Entry
 from shunter.errors import ShunterError, UsageError
 from shunter.serialize import display_name
 from shunter.types import Retry
-from shunter.wire.messages import Scattered, TaskOptions
+from shunter.wire.messages import Restart, Scattered, TaskOptions
 
-__all__ = ["BaseClient", "Cluster", "Keys", "Where"]
+__all__ = ["BaseClient", "Cluster", "Keys", "Where", "names_of", "restarting", "shape_like"]
 
 T = TypeVar("T")
 
@@ -141,9 +143,6 @@ class BaseClient:
             retries: see `submit`.
             priority: see `submit`.
             pure: see `submit`.
-            limit: see `submit`.
-            timeout: see `submit`.
-            memory: see `submit`.
             annotations: see `submit`.
             kwargs: keyword arguments of each call.
 
@@ -193,19 +192,59 @@ class BaseClient:
     def cancel(self, futures: Any, *, force: bool = False) -> None:
         """Give up futures (one, or any nest of them), and what depends on them.
 
-        Tasks that run are not interrupted; their results are dropped.
+        Those that are pending are cancelled at once, those that are done stay as they are; the key of either can be
+        used again. Tasks that run are not interrupted, their results are dropped.
 
         Args:
             futures: what to give up.
-            force: for all other clients that want the same keys, too.
+            force: for all other clients that want the same keys, too. Default: what others want goes on for them.
+
+        Raises:
+            UsageError: no futures, or another client's. ConnectionLost: the scheduler is gone.
         """
-        self._session.giving_up.cancel([each._entry for each in find_futures(futures)], force=force)
+        self._session.giving_up.cancel(self._entries_of(futures, "cancel"), force=force)
 
     def retry(self, futures: Any) -> None:
-        """Run failed tasks (one, or any nest of them) again, with what they need that failed as well."""
-        self._session.giving_up.retry([each._entry for each in find_futures(futures)])
+        """Run failed tasks (one, or any nest of them) again, with what they need that failed as well.
+
+        They are pending again at once, and get as many retries as they had at first.
+
+        Args:
+            futures: futures that have failed.
+
+        Raises:
+            UsageError: one has not failed, or was cancelled: then none is retried. No futures, or another client's.
+            ConnectionLost: the scheduler is gone.
+        """
+        self._session.giving_up.retry(self._entries_of(futures, "retry"))
+
+    def fire_and_forget(self, futures: Any) -> None:
+        """Have tasks (one, or any nest of them) run to their end, though their futures are dropped or this client goes.
+
+        Their results are released then, unless somebody wants them. `cancel` gives them up after all.
+
+        Args:
+            futures: what must run. Nothing is done for those that are done already.
+
+        Raises:
+            UsageError: one was cancelled. No futures, or another client's.
+            ConnectionLost: the scheduler is gone.
+        """
+        self._session.giving_up.detach(self._entries_of(futures, "fire_and_forget"))
 
     # ------------------------------------------------------------------------------------ for the faces
+
+    def _entries_of(self, futures: Any, what: str) -> list[Entry]:
+        """The entries of all futures in a nest, each once."""
+        found = find_futures(futures)
+        if not found and not isinstance(futures, (list, tuple, dict, set, frozenset)):
+            raise UsageError(
+                f"{what}() takes a future, or a list, tuple, dict or set of them, not {type(futures).__name__}"
+            )
+        for future in found:
+            if future._session is not self._session:
+                raise UsageError(f"{future.key!r} is a future of another client: use {what}() of that one")
+        return list(dict.fromkeys(future._entry for future in found))
 
     def _submit_graph(
         self, graph: Mapping[str, Task], wanted: Sequence[str], options: Mapping[str, Any]
@@ -266,6 +305,19 @@ def shape_like(data: Any, futures: Mapping[str, Future[Any]]) -> Any:
     if isinstance(data, (list, tuple)):
         return list(futures.values())
     return next(iter(futures.values()))
+
+
+def restarting(timeout: float) -> Callable[[int], Restart]:
+    """The request to restart the cluster, by its number. Raises UsageError if the timeout is no time."""
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if not is_number or not 0 <= timeout < math.inf:
+        raise UsageError(f"restart(timeout=) takes seconds, 0 or more, not {timeout!r:.100}")
+    return lambda number: Restart(number, float(timeout))
+
+
+def names_of(rows: Any) -> list[str]:
+    """The names in the answer to the query ``datasets``."""
+    return [row["name"] for row in rows]
 
 
 def _one_or_many(keys: Keys) -> list[str]:

@@ -6,13 +6,15 @@ import atexit
 import os
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Literal
 
 from shunter import config
-from shunter.client.base import BaseClient, Cluster, Keys, Where, shape_like
+from shunter.client.base import BaseClient, Cluster, Keys, Where, names_of, restarting, shape_like
+from shunter.client.connection import Receive
 from shunter.client.gather import locate
 from shunter.client.graphs import Task
 from shunter.client.nested import find_futures, replace_futures
@@ -194,6 +196,71 @@ class Client(BaseClient):
         self._session.results.confirm([each._entry for each in futures.values()], deadline)
         return shape_like(data, futures)
 
+    # ------------------------------------------------------------------------------------ datasets and restart
+
+    def publish(self, name: str, value: Any, *, replace: bool = False) -> None:
+        """Keep futures under a name until it is unpublished, whoever comes and goes. See `get_dataset`.
+
+        Args:
+            name: up to 256 characters.
+            value: a future, or whatever can be pickled and has futures in it, at any depth. All but the futures may
+                take up to 190 kB.
+            replace: in place of what has the name. Default: an error if there is something.
+
+        Raises:
+            UsageError: the name is in use or does not fit; the value is too large, cannot be pickled, or has a future
+                that was cancelled, belongs to another client or is not known to the scheduler.
+            ConnectionLost: the scheduler is gone.
+        """
+        make = self._session.datasets.publication(name, value, replace=replace)
+        self._call(make, f"publish {name!r}")
+
+    def get_dataset(self, name: str) -> Any:
+        """What was published under a name, with futures of this client in the places of those that were published.
+
+        Raises:
+            UsageError: there is no such dataset, or something in it cannot be unpickled here.
+            ConnectionLost: the scheduler is gone.
+        """
+        datasets = self._session.datasets
+        make = datasets.request(name)
+        return datasets.load(name, self._call(make, f"get_dataset {name!r}", receive=datasets.receive))
+
+    def unpublish(self, name: str) -> bool:
+        """Let a dataset go; its results are released unless somebody wants them. False if there was none.
+
+        Raises:
+            UsageError: the name is none. ConnectionLost: the scheduler is gone.
+        """
+        found: bool = self._call(self._session.datasets.removal(name), f"unpublish {name!r}")
+        return found
+
+    def list_datasets(self) -> list[str]:
+        """The names of what is published, the oldest first."""
+        return names_of(self._ask("datasets", {}))
+
+    def restart(self, timeout: float = 30.0) -> int:
+        """Give up everything, of all clients, and replace the worker processes.
+
+        All futures of all clients are cancelled, also those that are done; datasets are gone. Blocks until as many
+        workers are there as before. Workers without a parent process (those of ``processes=False``, or started with
+        ``--no-nanny``) stay.
+
+        Args:
+            timeout: seconds to wait for the workers.
+
+        Returns:
+            How many workers there are.
+
+        Raises:
+            concurrent.futures.TimeoutError: some workers were not back in time; the work was given up nevertheless.
+            UsageError: the timeout is none. ConnectionLost: the scheduler is gone.
+        """
+        make = restarting(timeout)
+        deadline = Deadline(timeout + max(self._timeout, 30.0))
+        count: int = self._session.connection.call(make, "restart", deadline, refused=FutureTimeoutError)
+        return count
+
     # ------------------------------------------------------------------------------------ questions
 
     def workers(self) -> list[dict[str, Any]]:
@@ -233,17 +300,35 @@ class Client(BaseClient):
         return {each.key: [address for _, address in each.holders] for each in holdings}
 
     def story(self, future: Any) -> list[str]:
-        """What happened to a task (a future or a key) and why, one line an event."""
+        """What happened to a task and why, as far as the scheduler remembers: one line an event, the oldest first.
+
+        Args:
+            future: a future, or a key.
+
+        Raises:
+            UsageError: neither of both. ConnectionLost: the scheduler is gone.
+        """
         found: list[str] = self._ask("story", {"key": key_of(future)})
         return found
 
     def why(self, future: Any) -> str:
-        """Why a task (a future or a key) is not done yet, in a sentence."""
+        """Why a task is not done yet, or what became of it, in one sentence.
+
+        Args:
+            future: a future, or a key.
+
+        Raises:
+            UsageError: neither of both. ConnectionLost: the scheduler is gone.
+        """
         found: str = self._ask("why", {"key": key_of(future)})
         return found
 
     def _ask(self, name: str, arguments: dict[str, object]) -> Any:
         return self._session.connection.ask(name, arguments, Deadline(max(self._timeout, 30.0)))
+
+    def _call(self, make: Callable[[int], Any], what: str, *, receive: Receive | None = None) -> Any:
+        deadline = Deadline(max(self._timeout, 30.0))
+        return self._session.connection.call(make, what, deadline, receive=receive)
 
 
 def find_scheduler(address: Where, token: str | None, scheduler_file: str | None) -> tuple[str, str] | None:

@@ -24,7 +24,7 @@ from shunter.wire import link as wire_link
 from shunter.wire import messages
 from shunter.wire.details import ClientDetails
 
-__all__ = ["Answer", "Connection", "cut_keys"]
+__all__ = ["Answer", "Connection", "Receive", "cut_keys"]
 
 #: Messages are held back only while more come so quickly: see `Connection.flush_soon`.
 FLUSH_S: Final = 0.001
@@ -38,6 +38,9 @@ SILENCE_S: Final = 60.0
 
 #: Takes the answer to a request: (ok, value), or (False, an exception) if there will be none.
 Answer: TypeAlias = Callable[[bool, object], object]
+#: Takes the value of an answer in the loop, before the messages behind it, even if nobody waits any more; what it
+#: returns is handed to whoever asked. May raise a ShunterError, which is raised there.
+Receive: TypeAlias = Callable[[object], object]
 
 
 class Connection:
@@ -52,6 +55,7 @@ class Connection:
         functions: those that the scheduler has been told of.
         outgoing: what will be sent next; whoever puts something in holds the lock, and then flushes.
         unusable: why nothing can be said any more, or not yet; None while it can.
+        on_restarted: called in the loop when the cluster was restarted.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, table: FutureTable) -> None:
@@ -64,6 +68,7 @@ class Connection:
         self.name = ""
         self.number = -1
         self.unusable: ShunterError | None = UsageError("this client is not connected yet")
+        self.on_restarted: Callable[[], object] = lambda: None
         self._flush_armed = False
         self._flushed_at = 0.0
         self._requests: dict[int, Answer] = {}
@@ -161,7 +166,7 @@ class Connection:
         elif isinstance(message, messages.Cancelled):
             self.table.cancelled(message.keys, message.reasons)
         elif isinstance(message, messages.Restarted):
-            self.table.restarted()
+            self.on_restarted()
         elif isinstance(message, messages.Closing):
             self._last_words = message.reason
 
@@ -183,7 +188,7 @@ class Connection:
 
     # ------------------------------------------------------------------------------------ requests
 
-    def request(self, make: Callable[[int], Any], answer: Answer) -> int:
+    def request(self, make: Callable[[int], Any], answer: Answer) -> None:
         """Send a message that is answered. ``answer`` is called once, in the loop; it must not block."""
         with self.lock:
             self.check_usable()
@@ -192,7 +197,6 @@ class Connection:
             self._requests[number] = answer
             self.outgoing.say(make(number))
             self.flush()
-        return number
 
     def ask(self, name: str, arguments: dict[str, object], deadline: Deadline) -> Any:
         """Ask the scheduler a question and wait for the answer.
@@ -200,12 +204,12 @@ class Connection:
         Raises:
             concurrent.futures.TimeoutError: none came. UsageError: the question was refused.
         """
-        return self._ask(lambda number: messages.Query(number, name, arguments), f"query {name!r}", deadline)
+        return self.call(lambda number: messages.Query(number, name, arguments), f"query {name!r}", deadline)
 
     def relay(self, worker: int, keys: list[str], deadline: Deadline) -> dict[str, list[Buffer]]:
         """Fetch values through the scheduler. Raises ConnectionLost if it cannot get them."""
         try:
-            found: dict[str, list[Buffer]] = self._ask(
+            found: dict[str, list[Buffer]] = self.call(
                 lambda number: messages.Relay(number, worker, keys), "relay", deadline
             )
         except UsageError as error:
@@ -213,31 +217,61 @@ class Connection:
             raise ConnectionLost(str(error)) from None
         return found
 
-    def _ask(self, make: Callable[[int], Any], what: str, deadline: Deadline) -> Any:
+    def call(
+        self,
+        make: Callable[[int], Any],
+        what: str,
+        deadline: Deadline,
+        *,
+        receive: Receive | None = None,
+        refused: type[Exception] = UsageError,
+    ) -> Any:
+        """Send a request and wait for its answer. Not in the loop's thread.
+
+        Args:
+            make: the message, by its number.
+            what: the request, for the error.
+            deadline: how long to wait.
+            receive: see `Receive`.
+            refused: what to raise if the answer is no, with the scheduler's text.
+
+        Raises:
+            concurrent.futures.TimeoutError: no answer came. ConnectionLost: there will be none.
+        """
         self.check_may_block()
         gate = Gate()
         box: list[tuple[bool, object]] = []
 
         def answer(ok: bool, value: object) -> None:
-            box.append((ok, value))
+            box.append(_receive(receive, ok, value))
             gate.open()
 
-        number = self.request(make, answer)
+        self.request(make, answer)
         if not gate.wait(deadline.remaining()) and not box:
-            self._requests.pop(number, None)
             raise deadline.error(f"the scheduler did not answer ({what})")
-        return _unwrap(*box[0])
+        return _unwrap(*box[0], refused)
 
-    async def ask_async(self, name: str, arguments: dict[str, object]) -> Any:
-        """`ask` in the connection's loop."""
+    async def call_async(
+        self,
+        make: Callable[[int], Any],
+        *,
+        receive: Receive | None = None,
+        refused: type[Exception] = UsageError,
+    ) -> Any:
+        """`call` in the connection's loop."""
         waiter: asyncio.Future[tuple[bool, object]] = self.loop.create_future()
 
         def answer(ok: bool, value: object) -> None:
+            received = _receive(receive, ok, value)
             if not waiter.done():
-                waiter.set_result((ok, value))
+                waiter.set_result(received)
 
-        self.request(lambda number: messages.Query(number, name, arguments), answer)
-        return _unwrap(*await waiter)
+        self.request(make, answer)
+        return _unwrap(*await waiter, refused)
+
+    async def ask_async(self, name: str, arguments: dict[str, object]) -> Any:
+        """`ask` in the connection's loop."""
+        return await self.call_async(lambda number: messages.Query(number, name, arguments))
 
     def _answer(self, number: int, ok: bool, value: object) -> None:
         answer = self._requests.pop(number, None)
@@ -299,12 +333,21 @@ class Connection:
         self.flush()
 
 
-def _unwrap(ok: bool, value: object) -> Any:
+def _receive(receive: Receive | None, ok: bool, value: object) -> tuple[bool, object]:
+    if receive is None or not ok:
+        return ok, value
+    try:
+        return True, receive(value)
+    except ShunterError as error:  # It is for whoever asked; the loop goes on.
+        return False, error
+
+
+def _unwrap(ok: bool, value: object, refused: type[Exception]) -> Any:
     if ok:
         return value
     if isinstance(value, Exception):
         raise type(value)(*value.args)
-    raise UsageError(str(value))
+    raise refused(str(value))
 
 
 def cut_keys(keys: Sequence[str]) -> Iterator[list[str]]:

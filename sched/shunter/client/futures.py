@@ -99,7 +99,11 @@ class Future(Generic[T]):
         return True
 
     def retry(self) -> None:
-        """Run the task again if it has failed, and what it needs."""
+        """Run the task again, and what it needs that failed as well. See `Client.retry`.
+
+        Raises:
+            UsageError: it has not failed, or it was cancelled. ConnectionLost: the scheduler is gone.
+        """
         self._session.giving_up.retry([self._entry])
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
@@ -131,7 +135,9 @@ class Future(Generic[T]):
 
     def __reduce__(self) -> tuple[object, ...]:
         if self._entry.status == CANCELLED:
-            raise UsageError(f"future {self.key!r} was cancelled: it cannot be an argument of a task")
+            raise UsageError(
+                f"future {self.key!r} was cancelled: it cannot be an argument of a task or part of a dataset"
+            )
         found = reference(self._entry.key, self._session)
         if found is None:
             raise UsageError(

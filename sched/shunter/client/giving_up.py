@@ -1,14 +1,14 @@
-"""Giving keys up: futures that are dropped, cancelled or retried, and the fences behind what may come back."""
+"""Giving keys up: futures that are dropped, cancelled, detached or void, and the fences behind what may come back."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from shunter.client.connection import Answer, Connection, cut_keys
-from shunter.client.table import Entry, FutureTable
-from shunter.errors import ConnectionLost
+from shunter.client.table import CANCELLED, PENDING, Entry, FutureTable
+from shunter.errors import ConnectionLost, UsageError
 from shunter.wire import messages
 
 __all__ = ["GivingUp"]
@@ -25,6 +25,7 @@ class GivingUp:
         self._table = table
         self._released: deque[Entry] = deque()
         self._release_armed = False
+        connection.on_restarted = self.restarted
 
     @property
     def has_dropped(self) -> bool:
@@ -64,9 +65,9 @@ class GivingUp:
         keys = self._table.drop(entries)
         if keys:
             self._connection.say_keys(messages.Release, keys)
-            self._put_fence()
+            self.put_fence()
 
-    def _put_fence(self) -> None:
+    def put_fence(self) -> None:
         """See `FutureTable`. The caller has the lock."""
         fence = self._table.open_fence()
         if fence:
@@ -104,12 +105,34 @@ class GivingUp:
             keys, tell = self._table.cancel(entries, reason)
             if keys:
                 self._connection.say_keys(lambda part: messages.Cancel(part, force), keys)
-                self._put_fence()
+                self.put_fence()
                 self._connection.flush()
         tell()
 
-    def retry(self, entries: Iterable[Entry]) -> None:
-        """Run again what has failed."""
+    def restarted(self) -> None:
+        """Everything is void: give it all up, before anything else is said. In the loop."""
+        with self._connection.lock:
+            keys, tell = self._table.restarted()
+            if keys and self._connection.unusable is None:
+                self._connection.say_keys(messages.Release, keys)
+                self.put_fence()
+                self._connection.flush()
+        tell()
+
+    def detach(self, entries: Sequence[Entry]) -> None:
+        """Have tasks run to their end, whoever gives them up. Raises UsageError if one was cancelled."""
+        with self._connection.lock:
+            self._connection.check_usable()
+            for entry in entries:
+                if entry.status == CANCELLED:
+                    raise UsageError(f"{entry.key!r} will not run, it was cancelled: submit it again")
+            keys = [entry.key for entry in entries if entry.status == PENDING]
+            if keys:
+                self._connection.say_keys(messages.Detach, keys)
+                self._connection.flush()
+
+    def retry(self, entries: Sequence[Entry]) -> None:
+        """Run again what has failed, each given once. Raises UsageError if one has not."""
         with self._connection.lock:
             self._connection.check_usable()
             keys = self._table.retry(entries)

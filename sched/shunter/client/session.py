@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shunter.client.connection import Connection
+from shunter.client.datasets import Datasets
 from shunter.client.futures import Future
 from shunter.client.gather import Fetcher
 from shunter.client.giving_up import GivingUp
@@ -37,6 +38,7 @@ class Session:
         giving_up: dropped, cancelled and retried futures.
         submitting: how tasks get out.
         results: how results get in.
+        datasets: what is published, and got.
         pool: data connections to workers.
     """
 
@@ -53,6 +55,9 @@ class Session:
         self.pool = DataPool("")
         self._fetcher = Fetcher(self.connection, lambda: self.pool)
         self.results: Final = Results(self.connection, self.table, self._fetcher)
+        self.datasets: Final = Datasets(
+            self.connection, self.table, self.giving_up, owner=self, make_future=self.make_future
+        )
         _sessions.add(self)
 
     async def open(self, address: str, token: str, *, name: str, timeout: float) -> None:

@@ -14,7 +14,7 @@ from shunter.client.giving_up import GivingUp
 from shunter.client.graphs import Call
 from shunter.client.outgoing import Columns, json_size
 from shunter.client.table import Entry, FutureTable
-from shunter.errors import UsageError
+from shunter.errors import ShunterError, UsageError
 from shunter.serialize import digest, dump_call
 from shunter.wire import messages
 
@@ -182,12 +182,15 @@ class Submitting:
         """
         self._connection.check_usable()
         with self._connection.lock:
+            restarts = self._table.restarts
             graph = self._connection.outgoing.new_graph()
             self._connection.outgoing.say(messages.GraphBegin(graph, False, self.get_parent()))
         keys: list[str] = []
         columns = Columns()
         try:
             for call in calls:
+                if self._table.restarts != restarts:
+                    break
                 function = self.function(call.fn)
                 _check_arguments(function.name, call.data)
                 columns.add(call.key, function.number, call.inputs, call.options, call.data)
@@ -197,19 +200,29 @@ class Submitting:
                     columns = Columns()
             if len(columns):
                 self._say_part(graph, columns)
-        except BaseException:
-            with self._connection.lock:
-                self._connection.outgoing.say(messages.GraphAbort(graph))
-                self._connection.flush_soon()
-            raise
-        return self._commit(graph, keys, wanted)
+        except BaseException as error:
+            # After a restart nothing can refer to the futures of before; but then the graph is void as well.
+            if not isinstance(error, ShunterError) or self._table.restarts == restarts:
+                self._abort(graph)
+                raise
+        return self._commit(graph, keys, wanted, restarts)
 
-    def _commit(self, graph: int, keys: Sequence[str], wanted: Sequence[str]) -> dict[str, Future[Any]]:
+    def _abort(self, graph: int) -> None:
+        with self._connection.lock:
+            self._connection.outgoing.say(messages.GraphAbort(graph))
+            self._connection.flush_soon()
+
+    def _commit(
+        self, graph: int, keys: Sequence[str], wanted: Sequence[str], restarts: int
+    ) -> dict[str, Future[Any]]:
         futures: dict[str, Future[Any]] = {}
         connection = self._connection
         with connection.lock:
             connection.check_usable()
             self._giving_up.drain()
+            if self._table.restarts != restarts:  # It was begun before: void, like all that is older.
+                self._abort(graph)
+                return {key: self._make_future(self._table.make_void(key)) for key in wanted}
             for key in wanted:
                 if key not in futures:
                     entry = self._find_live(key)

@@ -13,6 +13,9 @@ Theory of operation
     not do: the server may write an answer before the reports of the same batch.) A result that came along in
     between is taken only if none was under way when the key was given up; else it is fetched.
 
+    *Restarts* void all entries. Their keys are released, although the scheduler has forgotten them, because some may
+    have been submitted while the news of the restart was on its way here; and they are put behind a fence.
+
     *Waiting.* No event a future: who waits puts a watcher into the entry. A watcher is called exactly once,
     without the lock, by whichever thread reports the end; it must be quick and must not raise.
 
@@ -37,6 +40,7 @@ PENDING: Final = "pending"
 FINISHED: Final = "finished"
 ERROR: Final = "error"
 CANCELLED: Final = "cancelled"
+RESTARTED: Final = "the cluster was restarted"
 
 #: What the scheduler says of a key that is still to come; "erred": its failure follows, if it has not come.
 _ON_THEIR_WAY: Final = frozenset({"released", "waiting", "no-worker", "queued", "processing", "erred"})
@@ -132,10 +136,16 @@ class Alarm:
 
 
 class FutureTable:
-    """All keys that this client has an interest in."""
+    """All keys that this client has an interest in.
+
+    Attributes:
+        lock: guards everything.
+        restarts: how often the cluster was restarted since this client came.
+    """
 
     def __init__(self) -> None:
         self.lock: Final = threading.RLock()
+        self.restarts = 0
         self._entries: dict[str, Entry] = {}
         self._alarms: list[Alarm] = []
         self._fence_last = 0
@@ -158,6 +168,32 @@ class FutureTable:
         """A fresh entry for a key that has none; the caller owns one count of it."""
         assert key not in self._entries, key
         entry = self._entries[key] = Entry(key, unique=unique)
+        return entry
+
+    def adopt(self, key: str) -> tuple[Entry, bool]:
+        """The entry of a key that the scheduler has given this client an interest in; the caller owns one count of it.
+
+        A key behind a fence, given up not long ago, gets a fence of its own: the next one may have been asked about
+        already, and its answer would not tell of this key.
+
+        Returns:
+            The entry, and whether it is a fresh one.
+        """
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.count += 1
+            return entry, False
+        if key in self._fences:
+            self._fences[key] = self._fence_last + 1
+            self._fence_due = True
+        return self.add(key), True
+
+    @staticmethod
+    def make_void(key: str, reason: str = RESTARTED) -> Entry:
+        """An entry outside of the table, cancelled from the start; the caller owns one count of it."""
+        entry = Entry(key, unique=False)
+        entry.error = reason
+        entry.status = CANCELLED
         return entry
 
     def drop(self, dropped: Iterable[Entry]) -> list[str]:
@@ -189,15 +225,39 @@ class FutureTable:
         due = self._take_watchers(done)
         return keys, lambda: _call(due)
 
-    def retry(self, entries: Iterable[Entry]) -> list[str]:
-        """Failure entries are pending again. Returns their keys."""
-        keys = []
+    def retry(self, entries: Sequence[Entry]) -> list[str]:
+        """Entries that have failed are pending again, each given once. Returns their keys.
+
+        Raises:
+            UsageError: one of them has not failed, or was given up; then all stay as they are.
+        """
         for entry in entries:
-            if entry.status == ERROR and self._entries.get(entry.key) is entry:
-                entry.status = PENDING
-                entry.error = None
-                keys.append(entry.key)
-        return keys
+            is_live = self._entries.get(entry.key) is entry
+            if entry.status == CANCELLED or (entry.status == ERROR and not is_live):
+                raise UsageError(f"{entry.key!r} cannot be retried, it was cancelled: submit it again")
+            if entry.status != ERROR:
+                raise UsageError(f"{entry.key!r} cannot be retried, it has not failed: it is {entry.status}")
+        for entry in entries:
+            entry.status = PENDING
+            entry.error = None
+        return [entry.key for entry in entries]
+
+    def restarted(self, reason: str = RESTARTED) -> tuple[list[str], Callable[[], None]]:
+        """Everything is void, results that are here included.
+
+        Returns:
+            All keys there were, to be released: some of them may have been submitted before the news came, and
+            would live on. And what to call without the lock to tell the watchers.
+        """
+        self.restarts += 1
+        keys = list(self._entries)
+        done: list[Entry] = []
+        for entry in self._entries.values():
+            self._put_behind_fence(entry)
+            self._settle(entry, CANCELLED, reason, done)
+        self._entries.clear()
+        due = self._take_watchers(done)
+        return keys, lambda: _call(due)
 
     # ------------------------------------------------------------------------------------ fences
 
@@ -237,6 +297,8 @@ class FutureTable:
                 self.finished([key], [nbytes], [last if isinstance(last, bytes) else None])
             elif status == "erred" and isinstance(last, Failure):
                 self.erred([key], [last])
+            elif status == "unknown" and isinstance(last, Failure):
+                self.erred([key], [last])  # Its graph was refused: it never was a task.
             elif status == "unknown":
                 self.cancelled([key], [last if isinstance(last, str) else "the scheduler does not know it"])
             elif status not in _ON_THEIR_WAY:
@@ -300,23 +362,12 @@ class FutureTable:
                 entry.status = PENDING
                 entry.error = None
 
-    def restarted(self, reason: str = "the cluster was restarted") -> None:
-        """Everything is void."""
-        done: list[Entry] = []
-        with self.lock:
-            for entry in self._entries.values():
-                if not entry.is_here:
-                    self._settle(entry, CANCELLED, reason, done)
-            self._entries.clear()
-            due = self._take_watchers(done)
-        _call(due)
-
     def disconnected(self, error: ConnectionLost | UsageError) -> None:
         """The scheduler is gone: what is pending fails with ``error``, and so does what was not fetched yet."""
         done: list[Entry] = []
         with self.lock:
             for entry in self._entries.values():
-                if entry.status == PENDING:
+                if entry.status == PENDING or (entry.status == FINISHED and not entry.is_here):
                     self._settle(entry, ERROR, error, done)
             due = self._take_watchers(done)
         _call(due)
