@@ -203,8 +203,8 @@ class Client(BaseClient):
 
         Args:
             name: up to 256 characters.
-            value: a future, or whatever can be pickled and has futures in it, at any depth. All but the futures may
-                take up to 190 kB.
+            value: a future, or whatever can be pickled and has futures in it, at any depth. The pickle without the
+                results may take some 190 kB, compressed.
             replace: in place of what has the name. Default: an error if there is something.
 
         Raises:

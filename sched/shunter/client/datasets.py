@@ -1,12 +1,13 @@
 """Datasets: futures and plain data under a name, for other clients and for later.
 
-The scheduler keeps the keys, and a text that it does not look into: the pickle, in base64, of what was published, with
-references where the futures were. Another client gets both and puts futures of its own into their places.
+The scheduler keeps the keys, and a text that it does not look into: the pickle of what was published, compressed and in
+base64, with references where the futures were. Another client gets both and puts futures of its own into their places.
 """
 
 from __future__ import annotations
 
 import base64
+import zlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -14,16 +15,17 @@ from shunter.client.connection import Connection
 from shunter.client.futures import Future
 from shunter.client.giving_up import GivingUp
 from shunter.client.options import check_key
+from shunter.client.outgoing import json_size
 from shunter.client.table import Entry, FutureTable
 from shunter.errors import PeerError, UsageError
 from shunter.serialize import dump_call, load_call
 from shunter.wire import messages
-from shunter.wire.frames import HEADER_MAX, encode_header
+from shunter.wire.frames import HEADER_MAX
 
 __all__ = ["Datasets", "Received"]
 
-#: Of a header, not to be used: the reply with a dataset is laid out otherwise than the message that published it.
-HEADER_SPARE: Final = 4096
+#: Bytes that the keys may take: so that a header has room for them, for the data and for a name.
+KEYS_NBYTES_MAX: Final = HEADER_MAX - messages.DATASET_DATA_MAX - 8192
 
 
 class Received(NamedTuple):
@@ -67,22 +69,17 @@ class Datasets:
         """
         check_name(name)
         pickled, keys = dump_call((value,), {}, name=f"publish({name!r})", owner=self._owner)
-        data = base64.b64encode(pickled).decode("ascii")
-        if len(data) > messages.DATASET_DATA_MAX:
-            raise UsageError(
-                f"dataset {name!r} takes {len(data):,} bytes besides its futures; {messages.DATASET_DATA_MAX:,} are "
-                "allowed. Put large data on the workers first: future = client.scatter(data), and publish the future"
-            )
-        # The largest number that a request may have, to be on the safe side.
-        header, _ = messages.Publish(2**53, name, keys, data, replace).frame()
-        try:
-            is_too_large = len(encode_header(header)) > HEADER_MAX - HEADER_SPARE
-        except UsageError:
-            is_too_large = True
-        if is_too_large:
+        if sum(map(json_size, keys)) + 3 * len(keys) > KEYS_NBYTES_MAX:
             raise UsageError(
                 f"dataset {name!r} has {len(keys):,} futures: more than a message of 1 MiB can name. Publish it in "
                 "parts, or one future of a task that puts them together"
+            )
+        # The references are much alike: of ten thousand futures a third of a megabyte becomes some 40 kB.
+        data = base64.b64encode(zlib.compress(pickled)).decode("ascii")
+        if len(data) > messages.DATASET_DATA_MAX:
+            raise UsageError(
+                f"dataset {name!r} takes {len(data):,} bytes as text; {messages.DATASET_DATA_MAX:,} are allowed. Put "
+                "large data on the workers first: future = client.scatter(data), and publish the future"
             )
         return lambda number: messages.Publish(number, name, keys, data, replace)
 
@@ -122,7 +119,8 @@ class Datasets:
             UsageError: something in it cannot be unpickled here; then its futures are let go.
         """
         try:
-            (value,), _ = load_call(base64.b64decode(received.data, validate=True), received.futures)
+            pickled = zlib.decompress(base64.b64decode(received.data, validate=True))
+            (value,), _ = load_call(pickled, received.futures)
         except Exception as error:
             received.futures.clear()  # The frames of the error would hold them.
             raise UsageError(
