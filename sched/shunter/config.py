@@ -90,6 +90,18 @@ OPTIONS: Final = (
         60.0,
         "a runnable task without a fitting worker fails after, once there has been a worker; 0: never",
     ),
+    Option(
+        "worker_ttl",
+        "seconds",
+        300.0,
+        "a worker that has said nothing for this long is taken for dead and replaced; 0: never",
+    ),
+    Option(
+        "idle_timeout",
+        "seconds",
+        0.0,
+        "the scheduler ends when nothing ran or waited to run for this long; 0: never",
+    ),
     Option("inline_max", "bytes", 4 * KIB, "largest result that travels with the report that it is finished"),
     Option("log_length", "count", 10_000, "state changes kept for stories"),
     Option("slice", "count", 1_000, "tasks or edges handled at a time while a graph comes in"),

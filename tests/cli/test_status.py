@@ -60,6 +60,15 @@ def test_busy_cluster__workers_tasks_and_kinds_in_columns() -> None:
     assert done[0] == "done"
 
 
+def test_threads_held_by_tasks_that_were_given_up__are_told_beside_the_threads() -> None:
+    lines = lines_of(
+        "tcp://127.0.0.1:8765", {"workers": [WORKER | {"given_up": 1}, WORKER | {"given_up": 0}]}
+    )
+
+    held, free = (re.split("  +", line) for line in lines[-2:])
+    assert (held[3], free[3]) == ("2 (1 held)", "2")
+
+
 def test_empty_cluster__no_tables() -> None:
     lines = lines_of("tcp://127.0.0.1:8765", {"counts": {"tasks": 0}, "workers": [], "kinds": []})
 

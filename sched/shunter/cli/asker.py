@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from shunter.errors import ConnectionLost, PeerError
 from shunter.wire import messages
@@ -33,14 +34,14 @@ class Asker:
         self._link.close("done")
         await self._link.wait_closed()
 
-    async def ask(self, name: str) -> object:
-        """The answer to a query without arguments."""
+    async def ask(self, name: str, arguments: Mapping[str, object] | None = None) -> object:
+        """The answer to a query. Raises PeerError if it is refused."""
         assert self._link is not None
         if self._reason:
             raise ConnectionLost(self._reason)
         self._last += 1
         self._waiting = self._loop.create_future()
-        self._link.send([messages.Query(self._last, name, {}).frame()])
+        self._link.send([messages.Query(self._last, name, dict(arguments or {})).frame()])
         return await self._waiting
 
     def on_message(self, link: Link, header: list[object], body: bytes) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from shunter import config
-from shunter.cli import about, demo, exits, replay, run, scheduler, status, worker
+from shunter.cli import about, demo, exits, replay, run, scheduler, status, story, why, worker
 from shunter.cli.options import Parser
 from shunter.errors import InternalError, ShunterError, UsageError
 
@@ -17,6 +17,8 @@ SUBCOMMANDS = {
     "scheduler": scheduler,
     "worker": worker,
     "status": status,
+    "story": story,
+    "why": why,
     "replay": replay,
 }
 

@@ -14,6 +14,7 @@ from shunter.cli import about, exits, options
 from shunter.errors import UsageError
 
 if TYPE_CHECKING:
+    from shunter.state import Settings
     from shunter.wire import contact
 
 
@@ -47,6 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MODULE:CLASS[=JSON]",
         help="watch with this plugin; may be given several times",
+    )
+    parser.add_argument(
+        "--idle-timeout",
+        type=options.reader(options.read_seconds),
+        metavar="SECONDS",
+        help="end when nothing ran or waited to run for this long (SHUNTER_IDLE_TIMEOUT; default: 0, never)",
+    )
+    parser.add_argument(
+        "--worker-ttl",
+        type=options.reader(options.read_seconds),
+        metavar="SECONDS",
+        help="take a worker for dead that has said nothing for this long (SHUNTER_WORKER_TTL; default: 300; "
+        "0: never)",
     )
     parser.add_argument(
         "--record",
@@ -90,7 +104,7 @@ async def _serve(given: argparse.Namespace) -> int:
         port=given.port,
         token=token,
         insecure=given.insecure,
-        settings=config.settings(),
+        settings=_settings(given),
         scheduler_file=given.scheduler_file,
         record=given.record,
         own_process=True,
@@ -115,6 +129,12 @@ async def _serve(given: argparse.Namespace) -> int:
         for path, address in left:
             if path:
                 remove_contact(path, address)
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    """The state's settings: options beat the environment."""
+    named = {"idle_timeout": given.idle_timeout, "worker_ttl": given.worker_ttl}
+    return config.settings(**{name: value for name, value in named.items() if value is not None})
 
 
 def _choose_token(given: argparse.Namespace) -> str | None:

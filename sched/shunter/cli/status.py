@@ -133,13 +133,16 @@ def _about(status: Row) -> str:
 
 
 def _worker_cells(worker: Row) -> list[str]:
+    threads = _count(worker, "nthreads")
+    if _number(worker, "given_up"):  # They run tasks that were given up: nothing can stop them.
+        threads += f" ({_count(worker, 'given_up')} held)"
     limit = _number(worker, "memory_limit")
     memory = size(_number(worker, "process"))
     return [
         str(worker.get("name", "")),
         str(worker.get("address", "")),
         str(worker.get("status", "")),
-        _count(worker, "nthreads"),
+        threads,
         _count(worker, "processing"),
         _count(worker, "queued"),
         _count(worker, "held"),
