@@ -269,6 +269,27 @@ def test_result_gone_for_good__lost_input_names_the_key(client: Client, schedule
         future.result(TIMEOUT)
 
 
+@pytest.mark.parametrize(
+    ("news", "reason"),
+    [(m.Restarted(), "restarted"), (m.Cancelled(["x"], ["cancelled by client 'b', by force"]), "by force")],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_given_up_by_another_client_while_it_is_located__cancelled_although_the_answer_came_first(
+    client: Client, scheduler: FakeScheduler, news: Any, reason: str, several: bool
+) -> None:
+    future = client.submit(len, "x", key="x")
+    scheduler.tell(m.ClientFinished(["x"], [1], [None]))
+    find = scheduler.answers["who_has"]
+
+    def who_has(arguments: dict[str, object]) -> object:
+        scheduler.tell(news)
+        return find(arguments)
+
+    scheduler.answers["who_has"] = who_has
+    with pytest.raises(concurrent.futures.CancelledError, match=reason):
+        client.gather([future, future], timeout=TIMEOUT) if several else future.result(TIMEOUT)
+
+
 def test_task_failed_when_its_lost_result_was_computed_again__that_is_raised(
     client: Client, scheduler: FakeScheduler
 ) -> None:

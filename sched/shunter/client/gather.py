@@ -144,6 +144,10 @@ class Fetcher:
 
     def _locate(self, keys: Sequence[str], deadline: Deadline) -> list[Holding]:
         holdings = locate(self._connection, keys, deadline)
+        if any(holding.status == "unknown" for holding in holdings):
+            # An answer may come just before the reports of the same batch (of a restart, a cancellation by force).
+            # A second one comes behind them, so that the entry tells what became of the key, if anything did.
+            holdings = locate(self._connection, keys, deadline)
         for holding in holdings:
             if holding.status == "unknown":
                 raise LostInput(

@@ -12,7 +12,7 @@ from shunter.client.failures import exception_of
 from shunter.client.gather import Fetcher
 from shunter.client.table import CANCELLED, ERROR, FINISHED, PENDING, Entry, FutureTable, Watcher
 from shunter.client.waiting import Deadline, wait_all, wait_all_async, wait_one
-from shunter.errors import UsageError
+from shunter.errors import LostInput, UsageError
 from shunter.serialize import load_value
 from shunter.types import Buffer
 
@@ -152,7 +152,12 @@ class Results:
 
     def _fetch(self, entries: Sequence[Entry], deadline: Deadline) -> dict[Entry, Any]:
         by_key = {entry.key: entry for entry in entries}
-        found = self._fetcher.fetch(list(by_key), deadline)
+        try:
+            found = self._fetcher.fetch(list(by_key), deadline)
+        except LostInput:
+            if all(entry.status == FINISHED for entry in entries):
+                raise
+            return {}  # It was cancelled, or fails again: its entry tells.
         return {by_key[key]: self._keep(by_key[key], parts) for key, parts in found.items()}
 
 
