@@ -60,6 +60,8 @@ def test_hidden_options__are_not_in_the_help(capsys: pytest.CaptureFixture[str])
     [
         (["scheduler", "--port", "x"], "--port: expected a whole number from 0, not 'x'"),
         (["scheduler", "--log-level", "loud"], "--log-level: expected one of debug, info, warning, error"),
+        (["scheduler", "--worker-ttl", "soon"], "--worker-ttl: expected a number from 0"),
+        (["scheduler", "--idle-timeout", "-1"], "--idle-timeout: expected a number from 0"),
         (["worker", "--nthreads", "0"], "--nthreads: must be at least 1"),
         (["worker", "--memory-limit", "much"], "--memory-limit: expected a size"),
         (["worker", "--resources", "GPU"], "--resources: expected NAME=AMOUNT"),

@@ -105,6 +105,14 @@ def test_scheduler__tells_where_it_is__ends_on_sigterm_with_0(
     assert not file.exists()
 
 
+def test_scheduler_without_work__ends_by_itself_with_0_when_its_time_is_over(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    with started([*SCHEDULER, "--scheduler-file", str(file), "--idle-timeout", "0.2"]) as process:
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr.read() == ""
+    assert not file.exists()
+
+
 def test_scheduler_of_a_user__found_without_options__wrong_token_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
