@@ -2,7 +2,8 @@
 
 ========================================  =====================================================================
 ``python -m benchmarks.micro.core``       the state alone: microseconds and bytes a task
-``python -m benchmarks.micro.steps``      the state alone: how long each step holds the interpreter, against what it touches
+``python -m benchmarks.micro.steps``      the state alone: longest steps, against what they touch
+``python -m benchmarks.micro.scaling``    the state alone: one event, with few and with many tasks and workers
 ``python -m benchmarks.cluster.…``        end to end, with processes: throughput, latency, startup, transfer, deep
 ========================================  =====================================================================
 
