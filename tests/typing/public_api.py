@@ -34,12 +34,28 @@ def with_client(client: shunter.Client) -> None:
     again = client.submit(double, 3, retries=shunter.Retry(2, on=OSError, delay=0.5, elsewhere=True))
     assert_type(again, shunter.Future[int])
     client.get({"a": shunter.Task(double, 1), "b": shunter.Task(double, shunter.Ref("a"))}, ["b"])
+    client.retry(futures)
+    client.fire_and_forget({"x": future})
+    client.cancel(future, force=True)
+    client.publish("d", futures, replace=True)
+    client.get_dataset("d")
+    assert_type(client.unpublish("d"), bool)
+    assert_type(client.list_datasets(), list[str])
+    assert_type(client.restart(timeout=3), int)
+    assert_type(client.story(future), list[str])
+    assert_type(client.why("key"), str)
 
 
 async def with_async_client(client: shunter.AsyncClient) -> None:
     """The same, to await."""
     future = client.submit(double, 3)
     assert_type(await future, int)
+    client.fire_and_forget(future)
+    await client.publish("d", [future])
+    assert_type(await client.unpublish("d"), bool)
+    assert_type(await client.list_datasets(), list[str])
+    assert_type(await client.restart(3.0), int)
+    assert_type(await client.why(future), str)
 
 
 def with_cluster() -> None:

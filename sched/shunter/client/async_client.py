@@ -94,8 +94,7 @@ class AsyncClient(BaseClient):
         if self._closed or not self._started:
             return
         self._closed = True
-        # What was said last must arrive (fire and forget), so wait, though not here, until the socket has taken it.
-        await asyncio.get_running_loop().run_in_executor(None, self._session.say_goodbye)
+        await self._session.say_goodbye_in_loop()  # What was said last must arrive: fire and forget.
         await self._session.close()
         await self._close_cluster()
 

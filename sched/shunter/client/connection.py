@@ -111,20 +111,26 @@ class Connection:
 
     def say_goodbye(self, timeout: float = 2.0) -> None:
         """Send what is queued, then nothing any more. Not in the loop's thread. Then comes `close`."""
+        if self._fall_silent() and self._writer is not None:
+            self._writer.drain(timeout)
+
+    async def say_goodbye_in_loop(self, timeout: float = 2.0) -> None:
+        """`say_goodbye` in the connection's loop."""
+        if self._fall_silent() and self._writer is not None:
+            await self._writer.drain_in_loop(timeout)
+
+    def _fall_silent(self) -> bool:
+        """Send what is queued, then nothing any more. False if that is so already."""
         with self.lock:
             if self.unusable is not None:
-                return
+                return False
             self.flush()
             self.unusable = UsageError("this client is closed")
-        if self._writer is not None:
-            self._writer.drain(timeout)
+            return True
 
     async def close(self) -> None:
         """Close the connection. In the connection's loop."""
-        with self.lock:
-            if self.unusable is None:
-                self.flush()
-                self.unusable = UsageError("this client is closed")
+        self._fall_silent()
         if self._timer is not None:
             self._timer.cancel()
         self.table.closed("the client was closed")

@@ -71,10 +71,18 @@ class Session:
 
     def say_goodbye(self) -> None:
         """Send what is queued. Not in the loop's thread. Then comes `close`."""
+        self._tell_what_was_dropped()
+        self.connection.say_goodbye()
+
+    async def say_goodbye_in_loop(self) -> None:
+        """`say_goodbye` in the session's loop."""
+        self._tell_what_was_dropped()
+        await self.connection.say_goodbye_in_loop()
+
+    def _tell_what_was_dropped(self) -> None:
         with self.table.lock:
             if self.connection.unusable is None:
                 self.giving_up.drain()
-        self.connection.say_goodbye()
 
     async def close(self) -> None:
         """Cancel what is pending, and close all connections. In the session's loop."""

@@ -23,6 +23,7 @@ __all__ = ["LinkWriter", "SocketWriter", "Writer", "make_writer"]
 
 #: Bytes queued above which `Writer.wait_for_room` holds the caller up, until a quarter of it is left.
 QUEUE_HIGH: Final = 64 * 1024 * 1024
+DRAIN_POLL_S: Final = 0.005
 
 
 class Writer(Protocol):
@@ -36,6 +37,9 @@ class Writer(Protocol):
 
     def drain(self, timeout: float) -> bool:
         """Wait until everything has been handed to the system. Called without the lock, not from the loop."""
+
+    async def drain_in_loop(self, timeout: float) -> None:
+        """`drain`, in the loop."""
 
     def close(self) -> None:
         """Let go. What is queued is lost."""
@@ -81,6 +85,12 @@ class SocketWriter:
     def drain(self, timeout: float) -> bool:
         with self._room:
             return self._room.wait_for(lambda: not self._pending or self._closed, timeout)
+
+    async def drain_in_loop(self, timeout: float) -> None:
+        end = self._loop.time() + timeout
+        # Polled: once in a client's life, and hardly ever more than once then.
+        while self._pending and not self._closed and self._loop.time() < end:
+            await asyncio.sleep(DRAIN_POLL_S)
 
     def close(self) -> None:
         with self._room:
@@ -146,6 +156,9 @@ class LinkWriter:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(passed.set)
         return passed.wait(timeout)
+
+    async def drain_in_loop(self, timeout: float) -> None:
+        await asyncio.sleep(0)  # The link has got it by then, and lingers when it is closed.
 
     def close(self) -> None:
         pass
