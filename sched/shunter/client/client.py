@@ -243,8 +243,8 @@ class Client(BaseClient):
         """Give up everything, of all clients, and replace the worker processes.
 
         All futures of all clients are cancelled, also those that are done; datasets are gone. Blocks until as many
-        workers are there as before. Workers without a parent process (those of ``processes=False``, or started with
-        ``--no-nanny``) stay.
+        workers are there as before. Workers without a parent process (those of ``processes=False``, a `Worker` of your
+        own) stay.
 
         Args:
             timeout: seconds to wait for the workers.
