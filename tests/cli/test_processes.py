@@ -105,7 +105,6 @@ def test_scheduler__tells_where_it_is__ends_on_sigterm_with_0(
     assert not file.exists()
 
 
-@pytest.mark.xfail(run=False, reason="the idle time begins with the first event, not with the scheduler")
 def test_scheduler_without_work__ends_by_itself_with_0_when_its_time_is_over(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     with started([*SCHEDULER, "--scheduler-file", str(file), "--idle-timeout", "0.2"]) as process:

@@ -44,6 +44,7 @@ class FakeScheduler:
         self.values: dict[str, object] = {}
         self.answers: dict[str, Callable[[dict[str, object]], object]] = {
             "who_has": self._who_has,
+            "interest": self._interest,
             "workers": lambda arguments: [],
             "status": lambda arguments: {"tasks": 0},
             "story": lambda arguments: [f"the story of {arguments['key']}"],
@@ -227,6 +228,11 @@ class FakeScheduler:
                 )
         self.failures[key] = failure
         return [m.Erred([key], [0], [failure])] if tell else []
+
+    def _interest(self, arguments: dict[str, object]) -> object:
+        rows = self.answers["who_has"](arguments)
+        assert isinstance(rows, list)
+        return [row[:3] for row in rows]
 
     def _who_has(self, arguments: dict[str, object]) -> object:
         keys = arguments["keys"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
 
-from shunter.state import Change, Event, Instruction, Key, Outcome
+from shunter.state import AnswerQuestion, Change, Event, Instruction, Key, Outcome, QuestionAsked
 from shunter.wire.frames import Frame
 
 #: Answers an event with instructions.
@@ -60,6 +60,9 @@ class FalseState:
         self.the_view = FalseView()
 
     def step(self, event: Event, now: float) -> None:
+        if isinstance(event, QuestionAsked):  # Answered in its turn, and no story's concern.
+            self.instructions.append(AnswerQuestion(event.client, event.question))
+            return
         self.events.append(event)
         self.times.append(now)
         if self.react is not None:

@@ -64,7 +64,12 @@ class Office:
             )
         self._add(ParentPeer(21, self._link(21), "parent", 0.0))
         self.delivery = Delivery(
-            self.peers, drop=self._drop, end=self.ended.append, put=self.put.append, wake=self._wake
+            self.peers,
+            drop=self._drop,
+            end=self.ended.append,
+            put=self.put.append,
+            wake=self._wake,
+            answer=lambda client, number: messages.Reply(number, True, "an answer").frame(),
         )
 
     def _link(self, number: int) -> Any:

@@ -47,6 +47,7 @@ from shunter.state import (
     PreferencesSet,
     PrioritySet,
     ProposalMade,
+    QuestionAsked,
     RebalanceRequested,
     ReplicateRequested,
     RestartRequested,
@@ -214,6 +215,7 @@ EVENTS: Final[dict[type[Event], SearchStrategy[Event]]] = {
     ),
     DatasetUnpublished: st.builds(DatasetUnpublished, NUMBERS, COUNTS, NAMES),
     DatasetRequested: st.builds(DatasetRequested, NUMBERS, COUNTS, NAMES),
+    QuestionAsked: st.builds(QuestionAsked, NUMBERS, COUNTS),
     WorkerAdded: st.builds(
         WorkerAdded,
         NUMBERS,

@@ -12,6 +12,7 @@ from hypothesis import note
 
 from shunter.state import (
     AcquireReplicas,
+    AnswerQuestion,
     ClientAdded,
     ClientRemoved,
     ClosePeer,
@@ -72,6 +73,7 @@ _TO_WORKERS: Final = (
     WorkerGone,
 )
 _TO_CLIENTS: Final = (
+    AnswerQuestion,
     ReportCancelled,
     ReportErred,
     ReportFinished,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shunter.state import GraphAborted, GraphPart, Options
+from shunter.state import AnswerQuestion, GraphAborted, GraphPart, Options, QuestionAsked
 from tests.state.script import Script, chain, keys_of, roots
 
 # ---------------------------------------------------------------------------------------------- parts
@@ -430,3 +430,25 @@ def test_keys__may_be_any_hashable(key: object) -> None:
     )
     s.commit(graph)
     assert s.view.who_has([key])[0][1] == "waiting"
+
+
+def test_question_behind_a_graph_that_is_coming_in__is_answered_when_that_is_there() -> None:
+    s = Script(workers={"a": 1}, slice=5)
+    graph = s.begin()
+    s.part(chain(100), graph)
+    s.commit(graph)
+    s.step(QuestionAsked(s.numbers["c"], 7))
+    assert s.take(AnswerQuestion) == []
+    s.take_in()
+    (answer,) = s.take(AnswerQuestion)
+    assert answer.question == 7
+    assert s.statuses("x-0", "x-99") == ["processing", "waiting"]
+
+
+def test_question_of_a_client_with_nothing_on_its_way__is_answered_at_once_behind_what_was_reported() -> None:
+    s = Script(workers={"a": 1}, graph={"x": []})
+    s.out.clear()
+    s.cancel("x")
+    s.step(QuestionAsked(s.numbers["c"], 7))
+    kinds = [type(each).__name__ for each in s.out if each.peer == s.numbers["c"]]
+    assert kinds == ["ReportCancelled", "AnswerQuestion"]

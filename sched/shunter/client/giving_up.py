@@ -71,7 +71,7 @@ class GivingUp:
         """See `FutureTable`. The caller has the lock."""
         fence = self._table.open_fence()
         if fence:
-            self._ask_who_has([], lambda ok, value: self._look_behind(fence))
+            self._ask_interest([], lambda ok, value: self._look_behind(fence))
 
     def _look_behind(self, fence: int) -> None:
         parts = list(cut_keys(self._table.find_behind(fence))) or [[]]
@@ -82,18 +82,18 @@ class GivingUp:
             nonlocal answers
             answers += 1
             if ok and isinstance(rows, list):
-                statuses.update({key: (status, nbytes) for key, status, nbytes, holders in rows})
+                statuses.update({key: (status, nbytes) for key, status, nbytes in rows})
             if answers == len(parts):
                 self._table.pass_fence(fence, statuses)
 
         for part in parts:
-            self._ask_who_has(part, answer)
+            self._ask_interest(part, answer)
 
-    def _ask_who_has(self, keys: list[str], answer: Answer) -> None:
+    def _ask_interest(self, keys: list[str], answer: Answer) -> None:
         with self._connection.lock:
             if self._connection.unusable is None:
                 self._connection.request(
-                    lambda number: messages.Query(number, "who_has", {"keys": keys}), answer
+                    lambda number: messages.Query(number, "interest", {"keys": keys}), answer
                 )
 
     def cancel(

@@ -58,6 +58,7 @@ from shunter.state import (
     PreferencesSet,
     PrioritySet,
     ProposalMade,
+    QuestionAsked,
     RebalanceRequested,
     ReplicateRequested,
     RestartRequested,
@@ -144,6 +145,7 @@ EVENTS: Final[Mapping[type[Event], Mapping[str, Sort]]] = {
     },
     DatasetUnpublished: {"client": INT, "request": INT, "name": TEXT},
     DatasetRequested: {"client": INT, "request": INT, "name": TEXT},
+    QuestionAsked: {"client": INT, "question": INT},
     WorkerAdded: {
         "worker": INT,
         "address": TEXT,

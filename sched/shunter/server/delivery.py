@@ -19,6 +19,7 @@ from shunter.server.peers import ClientPeer, ParentPeer, Peer, Peers, WorkerPeer
 from shunter.state import (
     DEFAULT_OPTIONS,
     AcquireReplicas,
+    AnswerQuestion,
     ClosePeer,
     ComputeTasks,
     Event,
@@ -64,9 +65,10 @@ class Delivery:
         end: ends the scheduler for a reason.
         put: takes the event of a task that cannot be sent.
         wake: has `carry_out` called soon.
+        answer: makes the answer to a client's question, by its number.
     """
 
-    __slots__ = ("_drop", "_end", "_outgoing", "_peers", "_put", "_wake")
+    __slots__ = ("_answer", "_drop", "_end", "_outgoing", "_peers", "_put", "_wake")
 
     def __init__(
         self,
@@ -76,12 +78,14 @@ class Delivery:
         end: Callable[[str], None],
         put: Callable[[Event], None],
         wake: Callable[[], None],
+        answer: Callable[[ClientPeer, int], Frame],
     ) -> None:
         self._peers = peers
         self._drop = drop
         self._end = end
         self._put = put
         self._wake = wake
+        self._answer = answer
         self._outgoing: dict[Peer, list[Frame]] = {}
 
     def post(self, peer: Peer, frame: Frame) -> None:
@@ -125,6 +129,8 @@ class Delivery:
         try:
             if isinstance(peer, WorkerPeer):
                 frames = self._for_worker(peer, instruction)
+            elif isinstance(instruction, AnswerQuestion) and isinstance(peer, ClientPeer):
+                frames = [self._answer(peer, instruction.question)]
             else:
                 frames = for_client(peer, instruction)
         except Exception:

@@ -23,7 +23,7 @@ from shunter.server.facade import State
 from shunter.server.functions import Functions
 from shunter.server.intake import Intake
 from shunter.server.membership import Membership
-from shunter.server.peers import Peers
+from shunter.server.peers import ClientPeer, Peers
 from shunter.server.plugin_host import PluginHost
 from shunter.server.pressure import Pressure
 from shunter.server.queries import Queries
@@ -31,9 +31,9 @@ from shunter.server.relay import Relay
 from shunter.server.turn import Question, Turn
 from shunter.server.versions import build, version
 from shunter.server.vitals import Vitals
-from shunter.state import Outcome
+from shunter.state import Outcome, QuestionAsked
 from shunter.wire import messages
-from shunter.wire.frames import encode
+from shunter.wire.frames import Frame, encode
 from shunter.wire.link import Listener, serve
 
 logger = logging.getLogger("shunter.scheduler")
@@ -71,10 +71,11 @@ class Hub:
         self._clock = clock
         self._on_broken = on_broken
         self._started_at = clock()
+        self._questions = 0
         self._listener: Listener | None = None
         self._functions = Functions()
         self._peers = Peers()
-        self._turn = Turn(state, clock=clock, answer=self._answer, deliver=self._deliver, fail=self._fail)
+        self._turn = Turn(state, clock=clock, answer=self._ask, deliver=self._deliver, fail=self._fail)
         self._membership = Membership(
             self._peers, self._turn.put, worker_ttl=worker_ttl, clock=clock, wall=time.time
         )
@@ -84,6 +85,7 @@ class Hub:
             end=on_shutdown,
             put=self._turn.put,
             wake=self._turn.wake,
+            answer=self._answer,
         )
         self._pressure = Pressure(self._peers)
         self._plugins = PluginHost(plugins, state.watch)
@@ -142,22 +144,28 @@ class Hub:
         self._pressure.check(written)
         self._plugins.tell(outcome.changes, self._state.view)
 
-    def _answer(self, question: Question) -> None:
+    def _ask(self, question: Question) -> None:
+        """The state says when: what the client said before may still wait behind a graph of its own."""
         client = self._peers.find(question.client)
-        if client is None:
-            return
+        if isinstance(client, ClientPeer):
+            self._questions += 1
+            client.questions[self._questions] = (question.name, question.arguments, question.request)
+            self._state.step(QuestionAsked(client.number, self._questions), self._clock())
+
+    def _answer(self, client: ClientPeer, number: int) -> Frame:
+        name, arguments, request = client.questions.pop(number)
         try:
             reply = messages.Reply(
-                question.request, True, self._queries.answer(question.name, question.arguments)
+                request, True, self._queries.answer(client.number, name, arguments)
             ).frame()
             encode(reply)
         except UsageError as error:
-            reply = messages.Reply(question.request, False, str(error)).frame()
+            reply = messages.Reply(request, False, str(error)).frame()
         except Exception as error:
-            logger.exception("query %r of %s failed", question.name, client)
-            text = f"query {question.name}: the scheduler failed: {type(error).__name__}: {error}"
-            reply = messages.Reply(question.request, False, text).frame()
-        self._delivery.post(client, reply)
+            logger.exception("query %r of %s failed", name, client)
+            text = f"query {name}: the scheduler failed: {type(error).__name__}: {error}"
+            reply = messages.Reply(request, False, text).frame()
+        return reply
 
     def _fail(self, error: Exception) -> None:
         """The state has broken: an InternalError, whose text has the story, or anything else that it raised."""

@@ -37,14 +37,18 @@ class Peer:
 
 
 class ClientPeer(Peer):
-    """``functions``: what it has announced, by its own numbers; this keeps their blobs alive while it is here."""
+    """``functions``: what it has announced, by its own numbers; this keeps their blobs alive while it is here.
 
-    __slots__ = ("functions",)
+    ``questions``: (query, arguments, request) of those not answered yet, by the server's number.
+    """
+
+    __slots__ = ("functions", "questions")
     role = "client"
 
     def __init__(self, number: int, link: Link, name: str, now: float) -> None:
         super().__init__(number, link, name, now)
         self.functions: dict[int, Function] = {}
+        self.questions: dict[int, tuple[str, object, int]] = {}
 
 
 class WorkerPeer(Peer):

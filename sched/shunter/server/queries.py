@@ -28,8 +28,8 @@ class Queries:
         self._peers = peers
         self._figures = figures
 
-    def answer(self, name: str, arguments: object) -> object:
-        """Plain data for a reply.
+    def answer(self, client: int, name: str, arguments: object) -> object:
+        """Plain data for a reply to a client.
 
         Raises:
             UsageError: there is no such query, or an argument is missing or of the wrong type.
@@ -37,7 +37,9 @@ class Queries:
         given: dict[object, object] = arguments if isinstance(arguments, dict) else {}
         view = self._get_view()
         if name == "who_has":
-            return self._who_has(view, _keys(given))
+            return self._who_has(view, _keys(name, given))
+        if name == "interest":
+            return [list(row) for row in view.interest(client, as_keys(_keys(name, given)))]
         if name == "workers":
             return view.workers()
         if name == "tasks":
@@ -67,8 +69,8 @@ def _key(query: str, given: dict[object, object]) -> str:
     return key
 
 
-def _keys(given: dict[object, object]) -> list[str]:
+def _keys(query: str, given: dict[object, object]) -> list[str]:
     keys = given.get("keys")
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise UsageError("query: who_has needs 'keys', a list of text")
+        raise UsageError(f"query: {query} needs 'keys', a list of text")
     return keys

@@ -35,6 +35,7 @@ from shunter.state.events import (
     PreferencesSet,
     PrioritySet,
     ProposalMade,
+    QuestionAsked,
     RebalanceRequested,
     ReplicateRequested,
     RestartRequested,
@@ -54,6 +55,7 @@ from shunter.state.events import (
 from shunter.state.names import FailureKind, Key, LogLevel, TaskStatus, WorkerStatus
 from shunter.state.outbox import (
     AcquireReplicas,
+    AnswerQuestion,
     Change,
     ClosePeer,
     ComputeTasks,
@@ -86,6 +88,7 @@ __all__ = [
     "DEFAULT_OPTIONS",
     "AcquireFailed",
     "AcquireReplicas",
+    "AnswerQuestion",
     "Change",
     "ClientAdded",
     "ClientDesiresKeys",
@@ -124,6 +127,7 @@ __all__ = [
     "Priority",
     "PrioritySet",
     "ProposalMade",
+    "QuestionAsked",
     "RebalanceRequested",
     "RemoveReplicas",
     "ReplicateRequested",

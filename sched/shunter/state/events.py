@@ -41,6 +41,7 @@ __all__ = [
     "PreferencesSet",
     "PrioritySet",
     "ProposalMade",
+    "QuestionAsked",
     "RebalanceRequested",
     "ReplicateRequested",
     "RestartRequested",
@@ -325,6 +326,20 @@ class DataScattered(ClientEvent):
         self.keys = keys
         self.nbytes = nbytes
         self.holders = holders
+
+
+@final
+class QuestionAsked(ClientEvent):
+    """The client has a question that its earlier words bear on: give the sign to answer it when those are done.
+
+    ``question``: the server's number for it, handed back with `AnswerQuestion`.
+    """
+
+    __slots__ = ("question",)
+
+    def __init__(self, client: int, question: int) -> None:
+        super().__init__(client)
+        self.question = question
 
 
 @final

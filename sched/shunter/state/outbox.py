@@ -14,6 +14,7 @@ from shunter.state.names import Key, LogLevel, WorkerStatus
 
 __all__ = [
     "AcquireReplicas",
+    "AnswerQuestion",
     "Change",
     "ClosePeer",
     "ComputeTasks",
@@ -264,6 +265,17 @@ class Reply(Instruction):
         self.request = request
         self.ok = ok
         self.value = value
+
+
+@final
+class AnswerQuestion(Instruction):
+    """Everything that the client said before its question is done: answer it, behind what was reported so far."""
+
+    __slots__ = ("question",)
+
+    def __init__(self, peer: int, question: int) -> None:
+        super().__init__(peer)
+        self.question = question
 
 
 @final

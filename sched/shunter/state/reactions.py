@@ -25,7 +25,7 @@ from shunter.state import (
 from shunter.state.cluster import Cluster, Timer
 from shunter.state.model import ClientState, TaskState, WorkerState
 from shunter.state.names import MEMORY, QUEUED, RELEASED, WAITING, Key
-from shunter.state.outbox import ClosePeer, Reply
+from shunter.state.outbox import AnswerQuestion, ClosePeer, Reply
 
 #: A worker that cannot fetch a key so often is believed: the holder it was told does not have it.
 COMPLAINTS_MAX = 3
@@ -79,6 +79,8 @@ def _apply_in_order(cluster: Cluster, cs: ClientState, event: events.Event) -> N
         clients.on_data_scattered(cluster, cs, event)
     elif isinstance(event, events.GraphAborted):
         cs.parts.pop(event.graph, None)
+    elif isinstance(event, events.QuestionAsked):
+        cluster.outbox.push(AnswerQuestion(cs.number, event.question))
     elif isinstance(event, events.KeysDetached):
         keeping.on_keys_detached(cluster, cs, event)
     elif isinstance(event, events.DatasetRequested):

@@ -25,6 +25,7 @@ class SchedulerState:
 
     def __init__(self, settings: Settings, *, now: float) -> None:
         self._cluster: Final = Cluster(settings, now)
+        idleness.after_step(self._cluster)  # the time without work begins with us
 
     def step(self, event: Event, now: float) -> None:
         """Apply one event, settle what follows from it, and dispatch; never raises for a peer's fault.

@@ -37,6 +37,21 @@ class View:
                 rows.append((key, ts.state, ts.nbytes, [ws.number for ws in holders_of(ts)]))
         return rows
 
+    def interest(self, client: int, keys: list[Key]) -> list[tuple[Key, str, int]]:
+        """For each key: (key, status, bytes or -1), as far as this client wants it.
+
+        Status "unknown": there is no such task, or it is none of this client's.
+        """
+        rows: list[tuple[Key, str, int]] = []
+        cs = self._cluster.clients.get(client)
+        for key in keys:
+            ts = self._cluster.tasks.get(key)
+            if ts is None or cs is None or ts not in cs.wants:
+                rows.append((key, "unknown", -1))
+            else:
+                rows.append((key, ts.state, ts.nbytes))
+        return rows
+
     def counts(self) -> dict[str, int]:
         """Tasks by status, and how many tasks, workers, threads and clients there are."""
         cluster = self._cluster

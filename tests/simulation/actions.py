@@ -1,0 +1,431 @@
+"""What people and machines do to a cluster. Each action is drawn from a seed of its own, so that one may be left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from shunter.client.table import ERROR, FINISHED, Entry
+from shunter.state import (
+    DatasetPublished,
+    DatasetRequested,
+    DatasetUnpublished,
+    KeysDetached,
+    Options,
+    RestartRequested,
+)
+from shunter.wire import messages
+from tests.simulation.client import SimClient
+from tests.simulation.truth import Spec, Value
+from tests.simulation.worker import SimWorker
+from tests.simulation.world import World
+
+NAMES: Final = ("w0", "w1", "w2", "w3", "w4")
+FIXED: Final = tuple(f"fixed-{n}" for n in range(6))
+DATASETS: Final = ("one", "two")
+
+
+class Action(NamedTuple):
+    """``kind`` at a time, with a seed of its own."""
+
+    at: float
+    kind: str
+    seed: int
+
+
+class Profile(NamedTuple):
+    """What a run is like: how often each kind of action comes, and settings of the state."""
+
+    weights: dict[str, int]
+    faults: float = 1.0
+    workers: int = 3
+    seconds: float = 4.0
+    slice: int = 1_000
+    no_workers_timeout: float = 0.0
+
+
+_WORK: Final = {
+    "submit": 10,
+    "fixed": 6,
+    "release": 8,
+    "read": 4,
+    "retry": 3,
+    "desire": 2,
+    "priority": 1,
+    "scatter": 2,
+}
+_CLIENTS: Final = {
+    "cancel": 3,
+    "new client": 1,
+    "client goes": 1,
+    "detach": 2,
+    "publish": 1,
+    "unpublish": 1,
+    "dataset": 1,
+}
+_FAULTS: Final = {"kill": 2, "break": 1, "leave": 1, "new worker": 2, "pause": 2, "twin": 1}
+PROFILES: Final[dict[str, Profile]] = {
+    "calm": Profile({**_WORK, **_CLIENTS, "new worker": 1}, faults=0.0),
+    "faulty": Profile({**_WORK, **_CLIENTS, **_FAULTS}),
+    "churn": Profile({**_WORK, **{kind: 4 for kind in _FAULTS}}, workers=4),
+    "clients": Profile({**_WORK, **{kind: 4 for kind in _CLIENTS}, "restart": 1, "kill": 1}),
+    "slices": Profile({**_WORK, **_CLIENTS, **_FAULTS, "restart": 1}, slice=3),
+    "impatient": Profile({**_WORK, **_CLIENTS, **_FAULTS}, no_workers_timeout=1.0, workers=1),
+}
+
+
+def draw(seed: int, profile: Profile, count: int) -> list[Action]:
+    """The actions of a run, in order of time."""
+    dice = random.Random(f"{seed} actions")
+    kinds = list(profile.weights)
+    weights = list(profile.weights.values())
+    times = sorted(dice.uniform(0.0, profile.seconds) for _ in range(count))
+    return [Action(at, dice.choices(kinds, weights)[0], dice.getrandbits(32)) for at in times]
+
+
+def perform(world: World, action: Action) -> None:
+    if world.trace is not None:
+        world.trace(f"{world.clock.now:.4f} === {action.kind} ({action.seed})")
+    _PERFORMERS[action.kind](world, random.Random(action.seed))
+
+
+# ---------------------------------------------------------------------------------------------- drawing
+
+
+def _client(world: World, dice: random.Random) -> SimClient:
+    alive = [client for client in world.clients.values() if client.is_alive]
+    return dice.choice(alive) if alive else world.start_client()
+
+
+def _worker(world: World, dice: random.Random) -> SimWorker | None:
+    alive = [worker for worker in world.workers.values() if worker.is_alive and worker.up.is_open]
+    return dice.choice(alive) if alive else None
+
+
+def _some(dice: random.Random, entries: Sequence[Entry]) -> list[Entry]:
+    return dice.sample(list(entries), min(len(entries), dice.choice([1, 1, 3, 10, 100])))
+
+
+def _behave(dice: random.Random, spec: Spec) -> None:
+    """What the task will be like."""
+    spec.duration = dice.choice([0.0, 0.00001, 0.0005, 0.01, 0.2, 1.0])
+    spec.nbytes = dice.choice([0, 8, 8, 2_000, 2_000_000])
+    fate = dice.random()
+    if fate < 0.05:
+        spec.fails = 1_000_000
+    elif fate < 0.12:
+        spec.fails = dice.choice([1, 2])
+    elif fate < 0.16:
+        spec.reschedules = dice.choice([1, 3])
+    elif fate < 0.22:
+        spec.secedes = True
+    elif fate < 0.25:
+        spec.starts_killing = dice.choice([1, 2, 9])
+    elif fate < 0.29:
+        spec.children = dice.choice([1, 5])
+
+
+def _options(dice: random.Random) -> Options:
+    return dice.choice(
+        [
+            Options(),
+            Options(),
+            Options(),
+            Options(retries=2),
+            Options(retries=2, retry_on=["builtins.OSError"]),
+            Options(retries=1, retry_delay=0.2, retry_elsewhere=True),
+            Options(resources={"GPU": 0.5}),
+            Options(resources={"GPU": 1.0, "MEM": 0.3}),
+            Options(workers=[dice.choice(NAMES), "h1"]),
+            Options(workers=["w1"], allow_other_workers=True),
+            Options(priority=dice.choice([-1.0, 2.0])),
+            Options(stealable=False),
+        ]
+    )
+
+
+def _graph(world: World, dice: random.Random, known: list[str]) -> list[Spec]:
+    """Tasks in a random shape; some need keys that the client has already."""
+    shape = dice.choice(["one", "roots", "chain", "tree", "fan", "shuffle", "random", "random"])
+    n = dice.choice([1, 2, 4, 9, 25])
+    new_key = world.new_key
+    rows: list[tuple[str, list[str]]] = []
+    if shape == "one":
+        rows = [(new_key(), [])]
+    elif shape == "roots":
+        rows = [(new_key(), []) for _ in range(n)]
+    elif shape == "chain":
+        for _ in range(n):
+            rows.append((new_key(), [rows[-1][0]] if rows else []))
+    elif shape == "tree":
+        level = [new_key() for _ in range(n)]
+        rows = [(key, []) for key in level]
+        while len(level) > 1:
+            pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+            level = [new_key() for _ in pairs]
+            rows += list(zip(level, pairs))
+    elif shape == "fan":
+        root = new_key()
+        leaves = [new_key() for _ in range(n)]
+        rows = [(root, []), *((key, [root]) for key in leaves), (new_key(), leaves)]
+    elif shape == "shuffle":
+        m = min(n, 5)
+        first = [new_key() for _ in range(m)]
+        rows = [(key, []) for key in first] + [(new_key(), list(first)) for _ in range(m)]
+    else:
+        for _ in range(n):
+            pool = [key for key, _ in rows[-8:]] + dice.sample(known, min(2, len(known)))
+            picked = dice.sample(pool, min(len(pool), dice.choice([0, 1, 1, 2, 3])))
+            rows.append((new_key(), picked))
+    specs = [world.truth.new_spec(key, tuple(inputs)) for key, inputs in rows]
+    for spec in specs:
+        _behave(dice, spec)
+    return specs
+
+
+def _known(client: SimClient) -> list[str]:
+    """Keys that it has futures of."""
+    return list(dict.fromkeys(entry.key for entry in client.held if client.table.find(entry.key) is entry))
+
+
+# ---------------------------------------------------------------------------------------------- work
+
+
+def _submit(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    specs = _graph(world, dice, _known(client))
+    in_order = dice.random() < 0.5
+    keys = [spec.key for spec in specs]
+    wanted = None if dice.random() < 0.5 else dice.sample(keys, max(1, len(keys) // 4))
+    if not in_order:
+        dice.shuffle(specs)
+    world.submit(
+        client,
+        specs,
+        options=_options(dice),
+        wanted=wanted,
+        in_order=in_order,
+        parts=dice.choice([1, 3, 1_000]),
+    )
+
+
+def _fixed(world: World, dice: random.Random) -> None:
+    """Keys that everybody uses again and again, each time perhaps with another function."""
+    client = _client(world, dice)
+    keys = dice.sample(FIXED, dice.randint(1, 3))
+    specs: list[Spec] = []
+    for key in keys:
+        pool = [spec.key for spec in specs] + [each for each in _known(client) if each not in keys]
+        inputs = dice.sample(pool, min(len(pool), dice.choice([0, 1, 2])))
+        spec = world.truth.new_spec(key, tuple(inputs))
+        spec.payload = f"{key} {dice.randint(0, 1)} {inputs}"
+        _behave(dice, spec)
+        specs.append(spec)
+    world.submit(client, specs, options=_options(dice), fixed=frozenset(keys), in_order=dice.random() < 0.5)
+
+
+def _release(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    client.release(_some(dice, client.held))
+
+
+def _cancel(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    force = dice.random() < 0.3
+    world.truth.cancelled = True
+    client.cancels = True
+    if force:
+        world.truth.forced.add(client.name)
+    entries = [entry for entry in _some(dice, client.held) if client.table.find(entry.key) is entry]
+    client.giving_up.cancel(list(dict.fromkeys(entries)), force=force)
+
+
+def _retry(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    live = [entry for entry in client.held if client.table.find(entry.key) is entry]
+    erred = list(dict.fromkeys(entry for entry in live if entry.status == ERROR))
+    client.pure.update(entry.key for entry in erred)  # an unknown one, of a refused graph, is answered
+    client.giving_up.retry(erred)
+
+
+def _desire(world: World, dice: random.Random) -> None:
+    """A key of somebody else, or of nobody."""
+    client = _client(world, dice)
+    others = [key for other in world.clients.values() for key in _known(other)]
+    key = dice.choice([*others, *FIXED, "nobody"])
+    client.pure.add(key)
+    if client.want(key, unique=False)[1]:
+        client.up.send(messages.Desire([key]))
+
+
+def _priority(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    keys = _known(client)
+    if keys:
+        client.up.send(messages.SetPriority([dice.choice(keys)], dice.choice([-5.0, 0.0, 5.0])))
+
+
+def _scatter(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    key = world.new_key("data")
+    world.truth.scattered.add(key)
+    alive = [worker for worker in world.workers.values() if worker.is_alive and worker.up.is_open]
+    chosen = dice.sample(alive, min(len(alive), dice.choice([1, 2])))
+    if not chosen:
+        return
+    for worker in chosen:
+        worker.put(key, Value(key, -1, -1), 100)
+    client.want(key, unique=True)
+    client.up.send(messages.Scattered([key], [100], [[worker.number for worker in chosen]]))
+
+
+def _read(world: World, dice: random.Random) -> None:
+    """Fetch a result, from whoever the scheduler names."""
+    client = _client(world, dice)
+    ready = [
+        entry for entry in client.held if entry.status == FINISHED and client.table.find(entry.key) is entry
+    ]
+    if not ready:
+        return
+    entry = dice.choice(ready)
+    since = client.since[entry]
+
+    def answer(ok: bool, rows: object) -> None:
+        assert ok and isinstance(rows, list)
+        for key, _, _, holders in rows:
+            for number in holders[:1]:
+                worker = world.find_worker(number)
+                if worker is not None and key in worker.store and client.table.find(key) is entry:
+                    world.truth.check_result(client.name, key, worker.store[key], since)
+
+    client.connection.request(lambda n: messages.Query(n, "who_has", {"keys": [entry.key]}), answer)
+
+
+# ---------------------------------------------------------------------------------------------- clients
+
+
+def _new_client(world: World, dice: random.Random) -> None:
+    if len(world.clients) < 5:
+        world.start_client()
+
+
+def _client_goes(world: World, dice: random.Random) -> None:
+    alive = [client for client in world.clients.values() if client.is_alive]
+    if len(alive) > 1:
+        world.stop_client(dice.choice(alive))
+
+
+def _detach(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    entries = _some(dice, client.held)
+    client.pure.update(entry.key for entry in entries)  # an unknown one is answered
+    client.up.send(KeysDetached(client.number, [entry.key for entry in entries]))
+    if dice.random() < 0.7:
+        client.release(entries)
+
+
+def _publish(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    keys: list[object] = list(dict.fromkeys(entry.key for entry in _some(dice, client.held)))
+    name = dice.choice(DATASETS)
+    client.connection.request(
+        lambda n: DatasetPublished(client.number, n, name, keys, "", dice.random() < 0.5),
+        lambda ok, value: None,
+    )
+
+
+def _unpublish(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    name = dice.choice(DATASETS)
+    client.connection.request(lambda n: DatasetUnpublished(client.number, n, name), lambda ok, value: None)
+
+
+def _dataset(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+
+    def answer(ok: bool, value: object) -> None:
+        if ok:
+            assert isinstance(value, dict)
+            client.receive(value["keys"])
+
+    name = dice.choice(DATASETS)
+    client.connection.request(lambda n: DatasetRequested(client.number, n, name), answer)
+
+
+def _restart(world: World, dice: random.Random) -> None:
+    client = _client(world, dice)
+    world.truth.restarted = True
+    client.connection.request(lambda n: RestartRequested(client.number, n, 5.0), lambda ok, value: None)
+
+
+# ---------------------------------------------------------------------------------------------- workers
+
+
+def _kill(world: World, dice: random.Random) -> None:
+    worker = _worker(world, dice)
+    if worker is not None:
+        world.kill(worker)
+
+
+def _break(world: World, dice: random.Random) -> None:
+    worker = _worker(world, dice)
+    if worker is not None:
+        world.break_link(worker)
+
+
+def _leave(world: World, dice: random.Random) -> None:
+    worker = _worker(world, dice)
+    if worker is not None and len(world.workers) > 1:
+        world.leave(worker)
+
+
+def new_worker(world: World, dice: random.Random) -> None:
+    resources = dice.choice([{}, {"GPU": 1.0}, {"GPU": 1.0, "MEM": 0.3}])
+    world.start_worker(
+        dice.choice(NAMES), None, dice.choice([1, 1, 2, 4]), resources, has_parent=dice.random() < 0.8
+    )
+
+
+def _twin(world: World, dice: random.Random) -> None:
+    """Another one at the address, or of the name, of one that is there."""
+    worker = _worker(world, dice)
+    if worker is not None:
+        world.start_worker(
+            worker.name if dice.random() < 0.5 else dice.choice(NAMES),
+            worker.address if dice.random() < 0.5 else None,
+            dice.choice([1, 2]),
+            worker.resources,
+        )
+
+
+def _pause(world: World, dice: random.Random) -> None:
+    worker = _worker(world, dice)
+    if worker is not None:
+        world.set_paused(worker, not worker.is_paused)
+
+
+_PERFORMERS: Final[dict[str, Callable[[World, random.Random], None]]] = {
+    "submit": _submit,
+    "fixed": _fixed,
+    "release": _release,
+    "cancel": _cancel,
+    "retry": _retry,
+    "desire": _desire,
+    "priority": _priority,
+    "scatter": _scatter,
+    "read": _read,
+    "new client": _new_client,
+    "client goes": _client_goes,
+    "detach": _detach,
+    "publish": _publish,
+    "unpublish": _unpublish,
+    "dataset": _dataset,
+    "restart": _restart,
+    "kill": _kill,
+    "break": _break,
+    "leave": _leave,
+    "new worker": new_worker,
+    "twin": _twin,
+    "pause": _pause,
+}

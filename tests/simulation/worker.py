@@ -1,0 +1,307 @@
+"""A worker: its true machine, with false threads, a false store, and peers to fetch from."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import TYPE_CHECKING
+
+from shunter.state import (
+    AcquireFailed,
+    Event,
+    Failure,
+    KeysAdded,
+    LongRunning,
+    TakeBackAnswered,
+    TaskFailed,
+    TaskRescheduled,
+    TasksFinished,
+    ThreadsHeld,
+    WhoHasRequested,
+)
+from shunter.worker import events as we
+from shunter.worker import instructions as wi
+from shunter.worker.model import Limits
+from shunter.worker.state import WorkerState
+from tests.simulation.clock import Pipe
+from tests.simulation.truth import SimulationFailed, Spec, Value
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+HEARTBEAT_S = 0.5
+
+
+class Job:
+    """A task that was handed to the threads."""
+
+    def __init__(self, task: wi.Task, inputs: dict[str, Value]) -> None:
+        self.ticket = task.run_id
+        self.run_id = task.run_id  # changes when the run is adopted
+        self.key = task.key
+        self.inline_max = task.inline_max
+        self.inputs = inputs
+        self.seceded = False
+
+
+class SimWorker:
+    """One incarnation of a worker, with the process, the threads and the two directions of its link."""
+
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        name: str,
+        address: str,
+        nthreads: int,
+        resources: dict[str, float],
+        has_parent: bool,
+    ) -> None:
+        self.world = world
+        self.dice = random.Random(f"{world.seed} worker {number}")
+        self.number = number
+        self.name = name
+        self.address = address
+        self.nthreads = nthreads
+        self.resources = resources
+        self.has_parent = has_parent
+        limits = Limits(
+            fetches_max=self.dice.choice([1, 3, 8]),
+            fetch_bytes_max=self.dice.choice([100, 10_000, 50_000_000]),
+            ahead_max=self.dice.choice([0, 2, 256]),
+            functions_max=self.dice.choice([1, 3, 10_000]),
+        )
+        self.machine = WorkerState(nthreads=nthreads, resources=resources, limits=limits)
+        self.store: dict[str, Value] = {}
+        self.sizes: dict[str, int] = {}
+        self.queue: deque[Job] = deque()
+        self.running: dict[int, Job] = {}
+        self.sent: set[str] = set()  # keys of all tasks that came here
+        self.functions: set[int] = set()  # that the scheduler has sent on this connection
+        self.down = Pipe(world.clock, self.dice, self._hear)  # scheduler → worker
+        self.up = Pipe(world.clock, self.dice, lambda item: world.from_worker(self, item))
+        self.is_alive = True  # its process
+        self.is_paused = False
+        self.steps = 0
+        self.machine.step(we.Registered(number))
+        world.clock.after(HEARTBEAT_S, self._beat)
+
+    @property
+    def busy(self) -> bool:
+        """Something goes on here, or is on its way."""
+        return bool(self.queue or self.running or len(self.up) or len(self.down))
+
+    def started(self) -> list[int]:
+        """The runs on its threads, as the blame map tells."""
+        return [job.run_id for job in self.running.values()]
+
+    def die(self) -> None:
+        """The process is gone, with all that was in it."""
+        self.is_alive = False
+        for job in self.running.values():
+            self.world.truth.deaths[job.key] = self.world.truth.deaths.get(job.key, 0) + 1
+        self.queue.clear()
+        self.running.clear()
+        self.store.clear()
+        self.up.cut()
+        self.down.cut()
+
+    # ------------------------------------------------------------------------------------ events
+
+    def step(self, *events: we.Event) -> None:
+        """A batch for the machine, and what comes of it."""
+        if not self.is_alive:
+            return
+        for event in events:
+            self.machine.step(event)
+        while True:
+            instructions = self.machine.drain()
+            if not instructions:
+                break
+            for each in instructions:
+                self._carry_out(each)
+        self.steps += 1
+        if self.steps % 4 == 0:
+            self.machine.validate()
+
+    def _hear(self, item: object) -> None:
+        assert isinstance(item, list)
+        self.step(*item)
+
+    def _beat(self) -> None:
+        if self.is_alive and self.up.is_open:
+            self.step(we.TimePassed())
+            self.world.heartbeat(self)
+            self.world.clock.after(HEARTBEAT_S, self._beat)
+
+    # ------------------------------------------------------------------------------------ instructions
+
+    def _carry_out(self, each: wi.Instruction) -> None:
+        if isinstance(each, wi.Execute):
+            for task in each.tasks:
+                if any(key not in self.store for key in task.inputs):
+                    raise SimulationFailed(f"{self.name} runs {task.key!r} without its inputs")
+                self.queue.append(Job(task, {key: self.store[key] for key in task.inputs}))
+            self.world.clock.after(0.0, self._start)
+        elif isinstance(each, wi.Revoke):
+            given = [job.ticket for job in self.queue if job.ticket in each.tickets]
+            self.queue = deque(job for job in self.queue if job.ticket not in given)
+            self.machine.step(we.RevokeAnswered(each.request, each.tickets, given))
+        elif isinstance(each, wi.Rename):
+            for job in [*self.queue, *self.running.values()]:
+                if job.ticket == each.ticket:
+                    job.run_id = each.run_id
+        elif isinstance(each, wi.Keep):
+            for key, value, nbytes in zip(each.keys, each.values, each.nbytes):
+                assert isinstance(value, Value)
+                self.store[key] = value
+                self.sizes[key] = nbytes
+        elif isinstance(each, wi.Drop):
+            for key in each.keys:
+                del self.store[key]
+        elif isinstance(each, wi.Fetch):
+            self._fetch(each)
+        elif isinstance(each, wi.RestPeer):
+            peer = each.peer
+            self.world.clock.after(each.seconds, lambda: self.step(we.PeerRested(peer)))
+        elif isinstance(each, wi.ForgetFunctions):
+            pass
+        else:
+            self.up.send(event_of(self, each))
+
+    # ------------------------------------------------------------------------------------ threads
+
+    def _start(self) -> None:
+        while self.is_alive and self.queue:
+            if sum(not job.seceded for job in self.running.values()) >= self.nthreads:
+                return
+            job = self.queue.popleft()
+            self.running[job.ticket] = job
+            self._run(job)
+
+    def _run(self, job: Job) -> None:
+        world = self.world
+        world.truth.check_inputs(job.run_id, job.inputs)
+        spec = world.truth.meant[job.run_id].spec
+        spec.runs += 1
+        seconds = spec.duration
+        if spec.runs <= spec.starts_killing and not world.calm:
+            world.clock.after(seconds, lambda: world.task_kills(self, job))
+            return
+        if spec.secedes:
+            world.clock.after(seconds / 2, lambda: self._secede(job, seconds / 2))
+        if spec.children:
+            world.submit_children(spec)
+        n = spec.runs
+        world.clock.after(seconds, lambda: self._end(job, spec, n))
+
+    def _secede(self, job: Job, seconds: float) -> None:
+        if self.is_alive and self.running.get(job.ticket) is job:
+            job.seceded = True
+            self.step(we.RunSeceded(job.ticket, seconds))
+            self._start()
+
+    def _end(self, job: Job, spec: Spec, n: int) -> None:
+        if not self.is_alive or self.running.get(job.ticket) is not job:
+            return
+        del self.running[job.ticket]
+        meant = self.world.truth.meant[job.run_id]
+        self.world.truth.check_inputs(job.run_id, job.inputs)  # the run may have been adopted meanwhile
+        if meant.spec.payload != spec.payload:
+            raise SimulationFailed(f"{spec} was adopted as {meant.spec}")
+        if n <= spec.fails and not (self.world.calm and spec.fails < 1_000):
+            self.world.truth.raised.add(spec.key)
+            failure = Failure("exception", spec.key, "boom", types=["builtins.ValueError"])
+            self.step(we.RunFailed(job.ticket, failure, 0.0, spec.duration, 1))
+        elif n <= spec.fails + spec.reschedules and not self.world.calm:
+            self.step(we.RunRescheduled(job.ticket))
+        else:
+            value = Value(spec.key, meant.life, meant.spec.number)
+            data = None
+            if 0 < spec.nbytes <= job.inline_max:
+                data = self.world.pickled(value)
+            self.step(
+                we.RunsFinished(
+                    [job.ticket],
+                    [value],
+                    [spec.nbytes],
+                    [self.world.clock.now],
+                    [spec.duration],
+                    [1],
+                    ["Value"],
+                    [data],
+                )
+            )
+        self._start()
+
+    # ------------------------------------------------------------------------------------ data
+
+    def put(self, key: str, value: Value, nbytes: int) -> None:
+        """A client puts a value here."""
+        if self.is_alive:
+            self.step(we.DataPut([key], [nbytes], [value]))
+
+    def _fetch(self, fetch: wi.Fetch) -> None:
+        faults = self.world.faults
+        fate = self.dice.random()
+        delay = self.dice.choice([0.0001, 0.001, 0.02]) if not self.world.calm else 0.0001
+        if fate < 0.05 * faults:
+            self.world.clock.after(delay, lambda: self.step(we.FetchBusy(fetch.fetch)))
+        elif fate < 0.1 * faults:
+            self.world.clock.after(delay, lambda: self.step(we.FetchFailed(fetch.fetch, "connection lost")))
+        else:
+            self.world.clock.after(delay, lambda: self._serve(fetch, delay))
+
+    def _serve(self, fetch: wi.Fetch, delay: float) -> None:
+        """What the peer has by now is on its way."""
+        peer = self.world.find_worker(fetch.peer)
+        if peer is None or not peer.is_alive:
+            self.world.clock.after(delay, lambda: self.step(we.FetchFailed(fetch.fetch, "refused")))
+            return
+        keys = [key for key in fetch.keys if key in peer.store]
+        missing = [key for key in fetch.keys if key not in peer.store]
+        values: list[object] = [peer.store[key] for key in keys]
+        sizes = [peer.sizes[key] for key in keys]
+        done = we.FetchDone(fetch.fetch, keys, sizes, values, missing, {})
+        self.world.clock.after(delay, lambda: self.step(done))
+
+
+def event_of(worker: SimWorker, each: wi.Instruction) -> Event | wi.AskFunction:
+    """What the scheduler's state is told when a worker says this."""
+    n = worker.number
+    if isinstance(each, wi.ReportFinished):
+        return TasksFinished(
+            n,
+            list(each.keys),
+            each.run_ids,
+            each.nbytes,
+            each.starts,
+            each.durations,
+            each.threads,
+            each.types,
+            list(each.data),
+        )
+    if isinstance(each, wi.ReportFailed):
+        failure = each.failure
+        if isinstance(failure, wi.TextFailure):
+            kind = "no-worker" if failure.kind == "no-worker" else "serialization"
+            failure = Failure(kind, each.key, failure.text)
+        assert isinstance(failure, Failure)
+        return TaskFailed(n, each.key, each.run_id, failure, each.start, each.duration, each.thread)
+    if isinstance(each, wi.ReportRescheduled):
+        return TaskRescheduled(n, each.key, each.run_id)
+    if isinstance(each, wi.ReportLongRunning):
+        return LongRunning(n, each.key, each.run_id, each.duration)
+    if isinstance(each, wi.ReportAdded):
+        return KeysAdded(n, list(each.keys), each.nbytes, each.lives)
+    if isinstance(each, wi.ReportAcquireFailed):
+        return AcquireFailed(n, list(each.keys))
+    if isinstance(each, wi.ReportHeld):
+        return ThreadsHeld(n, each.count)
+    if isinstance(each, wi.AskWhoHas):
+        return WhoHasRequested(n, list(each.keys), each.failed)
+    if isinstance(each, wi.AnswerTakeBack):
+        return TakeBackAnswered(n, each.asked, each.given)
+    if isinstance(each, wi.AskFunction):
+        return each
+    raise SimulationFailed(f"nothing carries out {type(each).__name__}")
