@@ -246,3 +246,32 @@ def test_graph_being_streamed_whose_own_code_fails__that_is_raised(
     with pytest.raises(KeyboardInterrupt):
         client.submit_graph({"a": Task(inc, Bad(client))})
     assert len(idle.wait_for(m.GraphAbort)) == 1
+
+
+def test_restarted_while_a_call_is_pickled_that_needs_a_future_of_before__ends_cancelled(
+    client: Client, idle: FakeScheduler
+) -> None:
+    before = client.submit(inc, 1)
+    idle.wait_for(m.Submit)
+
+    future = client.submit(inc, [before, Restarts(client)], key="after")
+
+    restarted(future)
+    client.status()
+    assert "after" not in idle.submitted()
+
+
+@pytest.mark.parametrize("key", [None, "after"])
+def test_restarted_while_a_map_is_pickled__what_needs_a_future_of_before_ends_cancelled(
+    client: Client, idle: FakeScheduler, key: str | None
+) -> None:
+    before = client.submit(inc, 1)
+    idle.wait_for(m.Submit)
+
+    first, second, third = client.map(inc, [before, Restarts(client), 3], key=key)
+
+    restarted(first)
+    assert not second.cancelled() and not third.cancelled()
+    idle.wait_for(m.Submit, 2)
+    assert first.key not in idle.submitted()
+    assert idle.submitted()[-2:] == [second.key, third.key]

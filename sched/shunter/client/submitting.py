@@ -93,6 +93,7 @@ class Submitting:
         """Submit one task."""
         self._connection.check_usable()
         function = self.function(fn)
+        restarts = self._table.restarts
         data, inputs = self._dump_call(function, args, kwargs)
         unique = key is None and not pure
         if key is None:
@@ -103,6 +104,8 @@ class Submitting:
             columns.check()
         with self._connection.lock:
             self._connection.check_usable()
+            if inputs and self._table.restarts != restarts:  # They are void, and so is what needs them.
+                return self._make_future(self._table.make_void(key))
             entry = None if unique else self._find_live(key)
             if entry is None:
                 entry = self._table.add(key, unique=unique)
@@ -129,6 +132,7 @@ class Submitting:
         futures: list[Future[Any]] = []
         rows: list[tuple[str, list[str], bytes]] = []
         size = 0
+        restarts = self._table.restarts
         for args in calls:
             data, inputs = self._dump_call(function, args, kwargs)
             if keys is not None:
@@ -138,11 +142,12 @@ class Submitting:
             rows.append((key, inputs, data))
             size += len(data) + len(key) + sum(map(len, inputs))
             if len(rows) >= SLICE or size >= SLICE_NBYTES:
-                self._submit_rows(function, rows, unique, options, futures)
+                self._submit_rows(function, rows, unique, options, futures, restarts)
                 rows = []
                 size = 0
+                restarts = self._table.restarts
         if rows:
-            self._submit_rows(function, rows, unique, options, futures)
+            self._submit_rows(function, rows, unique, options, futures, restarts)
         return futures
 
     def _submit_rows(
@@ -152,6 +157,7 @@ class Submitting:
         unique: bool,
         options: messages.TaskOptions | None,
         futures: list[Future[Any]],
+        restarts: int,
     ) -> None:
         columns = Columns()
         number = function.number
@@ -160,14 +166,18 @@ class Submitting:
         columns.check()
         with self._connection.lock:
             self._connection.check_usable()
-            if unique:
+            are_inputs_void = self._table.restarts != restarts
+            if unique and not are_inputs_void:
                 futures += [self._make_future(self._table.add(key, unique=True)) for key in columns.keys]
             else:
                 columns = Columns()
                 for key, inputs, data in rows:
-                    entry = self._find_live(key)
+                    if are_inputs_void and inputs:
+                        futures.append(self._make_future(self._table.make_void(key)))
+                        continue
+                    entry = None if unique else self._find_live(key)
                     if entry is None:
-                        entry = self._table.add(key)
+                        entry = self._table.add(key, unique=unique)
                         columns.add(key, number, inputs, options, data)
                     futures.append(self._make_future(entry))
             if len(columns):
