@@ -350,6 +350,7 @@ def _dataset(world: World, dice: random.Random) -> None:
             client.receive(value["keys"])
 
     name = dice.choice(DATASETS)
+    client.table.keys_may_return = True
     client.connection.request(lambda n: DatasetRequested(client.number, n, name), answer)
 
 

@@ -146,3 +146,16 @@ def test_retry__is_told_to_other_clients_that_want_the_key() -> None:
     s.fail("x")
     s.retry("x", by="c")
     assert s.reports("d") == [("erred", "x"), ("retried", "x")]
+
+
+def test_retry_of_a_key_that_only_others_have__its_client_wants_it_from_then_on() -> None:
+    """Its own graph was refused; somebody else has submitted the same key since."""
+    s = Script(clients=("c", "d"), workers={"a": 1})
+    s.submit({"x": ["nobody"]}, by="c")
+    assert s.reports("c") == [("erred", "x")]
+    s.submit({"x": []}, by="d")
+    s.retry("x", by="c")
+    s.finish("x")
+    assert s.reports("c") == [("finished", "x")]
+    s.release("x", by="d")
+    assert s.status("x") == "memory"

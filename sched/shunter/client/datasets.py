@@ -91,6 +91,7 @@ class Datasets:
     def request(self, name: str) -> Callable[[int], messages.GetDataset]:
         """The request for a dataset, by its number. Its answer is for `receive`."""
         check_name(name)
+        self._table.keys_may_return = True
         return lambda number: messages.GetDataset(number, name)
 
     def receive(self, value: object) -> Received:

@@ -147,6 +147,7 @@ class FutureTable:
         self.lock: Final = threading.RLock()
         self.restarts = 0
         self._entries: dict[str, Entry] = {}
+        self.keys_may_return = False  # a dataset was asked for: it may name any key that is being given up
         self._alarms: list[Alarm] = []
         self._fence_last = 0
         self._fence_due = False
@@ -305,7 +306,7 @@ class FutureTable:
                 self.cancelled([key], [f"the scheduler has given it the unknown status {status!r}"])
 
     def _put_behind_fence(self, entry: Entry) -> None:
-        if not entry.unique:
+        if not entry.unique or self.keys_may_return:
             self._fences[entry.key] = self._fence_last + 1
             self._fence_due = True
             if entry.status == PENDING:

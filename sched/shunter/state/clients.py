@@ -42,9 +42,14 @@ def on_client_desires_keys(cluster: Cluster, cs: ClientState, event: events.Clie
         if ts is None:
             cluster.outbox.cancelled(cs.number, key, f"the scheduler does not know {key!r}; submit it again")
         elif interest.want(ts, cs):
-            graphs.tell_if_done(cluster, cs, ts)
-            if ts.state == RELEASED:
-                cluster.recommend(ts, WAITING)
+            _tell_of(cluster, cs, ts)
+
+
+def _tell_of(cluster: Cluster, cs: ClientState, ts: TaskState) -> None:
+    """The client has come to want a task: it hears of it if it is done, and it is computed if it is not on its way."""
+    graphs.tell_if_done(cluster, cs, ts)
+    if ts.state == RELEASED:
+        cluster.recommend(ts, WAITING)
 
 
 def on_client_releases_keys(cluster: Cluster, cs: ClientState, event: events.ClientReleasesKeys) -> None:
@@ -100,14 +105,20 @@ def _is_wanted_by_others(cluster: Cluster, ts: TaskState, cs: ClientState) -> bo
 
 
 def on_keys_retried(cluster: Cluster, cs: ClientState, event: events.KeysRetried) -> None:
-    """Run erred tasks again, from the tasks that really failed."""
+    """Run erred tasks again, from the tasks that really failed.
+
+    The client may know a key as erred that was never its task here, because its graph was refused: it wants it now.
+    """
     found: dict[TaskState, None] = {}
     stack: list[TaskState] = []
     for key in event.keys:
         ts = cluster.tasks.get(key)
         if ts is None:
             cluster.outbox.cancelled(cs.number, key, f"the scheduler does not know {key!r}; submit it again")
-        elif ts.state == ERRED and ts not in found:
+            continue
+        if interest.want(ts, cs) and ts.state != ERRED:
+            _tell_of(cluster, cs, ts)
+        if ts.state == ERRED and ts not in found:
             found[ts] = None
             stack.append(ts)
     while stack:
