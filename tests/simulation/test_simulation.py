@@ -1,0 +1,73 @@
+"""Simulated clusters: ``--sim-seeds N`` of them (default 50), and the simulator's own promises."""
+
+from __future__ import annotations
+
+import pytest
+
+import shunter
+from tests.simulation import SimulationFailed, simulate
+from tests.simulation.actions import PROFILES, Action, draw
+from tests.simulation.search import profile_of, shrink
+from tests.simulation.truth import Truth, Value
+
+CHUNK = 25  # Seeds of one test: some seconds at most.
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Both builds of a Python have seeds of their own."""
+    if "seeds" in metafunc.fixturenames:
+        count = metafunc.config.getoption("--sim-seeds")
+        first = count if shunter.COMPILED else 0
+        starts = range(first, first + count, CHUNK)
+        chunks = [range(start, min(start + CHUNK, first + count)) for start in starts]
+        metafunc.parametrize("seeds", chunks, ids=[f"{chunk.start}:{chunk.stop}" for chunk in chunks])
+
+
+def test_whatever_happens__all_ends_rightly_and_nothing_is_left(seeds: range) -> None:
+    for seed in seeds:
+        simulate(seed)
+
+
+@pytest.mark.parametrize("seed", [7, 11, 16])  # The first of them with real messages.
+def test_same_seed_again__same_story(seed: int) -> None:
+    stories: list[list[str]] = [[], []]
+    for story in stories:
+        simulate(seed, trace=story.append)
+
+    assert _without_addresses(stories[0]) == _without_addresses(stories[1])
+
+
+def test_something_is_wrong__message_has_the_line_that_shows_it_again() -> None:
+    with pytest.raises(SimulationFailed, match="python -m tests.simulation --seed 3 --steps 40 --profile calm"):
+        simulate(3, steps=40, profile="calm", actions=[Action(0.1, "no such action", 1)])
+
+
+def test_failing_seed__shrinks_to_few_actions(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Truth.check_inputs
+
+    def check_or_fail(self: Truth, run_id: int, values: dict[str, Value]) -> None:
+        assert len(values) < 3, "three inputs are too many"
+        check(self, run_id, values)
+
+    monkeypatch.setattr(Truth, "check_inputs", check_or_fail)
+    few = shrink(1, steps=60, profile="calm")
+
+    assert 0 < len(few) <= 5
+    with pytest.raises(SimulationFailed, match="too many"):
+        simulate(1, profile="calm", actions=few)
+
+
+def test_seeds__take_turns_among_the_profiles() -> None:
+    assert {profile_of(seed) for seed in range(len(PROFILES))} == set(PROFILES)
+
+
+def test_actions__are_drawn_from_seeds_of_their_own() -> None:
+    actions = draw(5, PROFILES["calm"], 100)
+
+    assert draw(5, PROFILES["calm"], 100) == actions
+    assert len({action.seed for action in actions}) == 100
+    assert [action.at for action in actions] == sorted(action.at for action in actions)
+
+
+def _without_addresses(story: list[str]) -> list[str]:
+    return [line.partition(" object at 0x")[0] for line in story]
