@@ -143,3 +143,13 @@ def test_request_of_a_client_that_is_gone__is_dropped() -> None:
     restart(s, by="d")
     assert s.status("x") == "processing"
     assert s.count("dropped_events") == 1
+
+
+def test_restart_while_another_waits_for_its_workers__waits_for_as_many() -> None:
+    s = Script(clients=("c", "d"))
+    s.worker("a", has_parent=True)
+    restart(s, by="c")
+    restart(s, by="d")
+    assert replies(s) == []
+    s.worker("a", has_parent=True)
+    assert replies(s) == [("c", True), ("d", True)]

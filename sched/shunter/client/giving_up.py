@@ -26,6 +26,7 @@ class GivingUp:
         self._released: deque[Entry] = deque()
         self._release_armed = False
         connection.on_restarted = self.restarted
+        table.on_cancelled = self._release_cancelled
 
     @property
     def has_dropped(self) -> bool:
@@ -118,6 +119,13 @@ class GivingUp:
                 self.put_fence()
                 self._connection.flush()
         tell()
+
+    def _release_cancelled(self, keys: list[str]) -> None:
+        """What crossed the cancellation on its way (a retry, a desire) may have renewed our interest. In the loop."""
+        with self._connection.lock:
+            if self._connection.unusable is None:
+                self._connection.say_keys(messages.Release, keys)
+                self._connection.flush()
 
     def detach(self, entries: Sequence[Entry]) -> None:
         """Have tasks run to their end, whoever gives them up. Raises UsageError if one was cancelled."""

@@ -147,6 +147,8 @@ class FutureTable:
         self.lock: Final = threading.RLock()
         self.restarts = 0
         self._entries: dict[str, Entry] = {}
+        #: Told, without the lock, of keys that the scheduler has cancelled and that were live here.
+        self.on_cancelled: Callable[[list[str]], None] = lambda keys: None
         self.keys_may_return = False  # a dataset was asked for: it may name any key that is being given up
         self._alarms: list[Alarm] = []
         self._fence_last = 0
@@ -293,7 +295,9 @@ class FutureTable:
                     if isinstance(noted[key], bytes):
                         noted[key] = None
         for key, (status, nbytes) in statuses.items():
-            last = noted.get(key)
+            if key not in noted:
+                continue  # An earlier fence was passed with it already; this answer may be older than its news.
+            last = noted[key]
             if status == "memory":
                 self.finished([key], [nbytes], [last if isinstance(last, bytes) else None])
             elif status == "erred" and isinstance(last, Failure):
@@ -393,16 +397,20 @@ class FutureTable:
 
     def _end(self, ends: Iterable[tuple[str, Status, Failure | str]]) -> None:
         done: list[Entry] = []
+        cancelled: list[str] = []
         with self.lock:
             for key, status, error in ends:
                 entry = self._entries.get(key)
                 if entry is None or self._is_behind_fence(key, error):
                     continue
                 if status == CANCELLED:
-                    del self._entries[key]  # The scheduler has no interest of ours to release.
+                    del self._entries[key]
+                    cancelled.append(key)
                 if not entry.is_here:
                     self._settle(entry, status, error, done)
             due = self._take_watchers(done)
+        if cancelled:
+            self.on_cancelled(cancelled)
         _call(due)
 
     def _settle(

@@ -19,6 +19,8 @@ def replace_workers(cluster: Cluster, event: RestartRequested) -> None:
         cluster.outbox.push(Restarted(other.number))
     cluster.say("info", "restarted", {"client": cs.name, "workers": len(cluster.workers)})
     wanted = len(cluster.workers)
+    for earlier in cluster.restarts.values():  # Its workers have not come back yet, and are wanted as much.
+        wanted = max(wanted, earlier.wanted)
     for ws in list(cluster.workers.values()):
         if ws.has_parent:
             cluster.outbox.push(KillWorker(ws.number, "the cluster is restarted"))
