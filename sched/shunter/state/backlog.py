@@ -3,15 +3,23 @@
 A queued task is in exactly one backlog: that of the worker it prefers (`ready` for tasks with inputs, `roots` for
 its home block, one of `demands` if it asks for resources), or the cluster's root queue. Entries are
 deleted lazily. Workers are indexed by the work that waits for them, so the heaviest is found in O(1).
+
+A worker looks at the head of each of its `demands` when it has room, so their number is bounded: tasks that ask for
+exactly the same share one while there are few, then those that ask for about as much of the same, then all others.
 """
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from math import frexp
 
 from shunter.state.cluster import Cluster, LoadIndex, bucket_of
 from shunter.state.costs import duration_us
 from shunter.state.model import Backlog, TaskState, WorkerState
+
+#: Backlogs of a worker for tasks with resources: so many by what exactly they ask for, and so many in all but one.
+DEMANDS_EXACT = 16
+DEMANDS_MAX = 32
 
 
 def push(cluster: Cluster, backlog: Backlog, ts: TaskState) -> None:
@@ -179,26 +187,34 @@ def runs_before(a: TaskState, b: TaskState) -> bool:
     return a.index < b.index
 
 
-def demand_of(ts: TaskState) -> str:
-    """Tasks that ask for the same resources share a heap: a blocked one then blocks only its like."""
+def backlog_for(ws: WorkerState, ts: TaskState) -> Backlog:
+    """The backlog in which a worker keeps such a task. A task at its head that is blocked blocks only its like."""
     resources = ts.options.resources
     if not resources:
-        return ""
-    return "|".join([f"{name}={resources[name]!r}" for name in sorted(resources)])
-
-
-def backlog_for(ws: WorkerState, ts: TaskState) -> Backlog:
-    """The heap on which a worker keeps such a task."""
-    if not ts.options.resources:
         return ws.ready
-    signature = demand_of(ts)
-    if ws.demands is None:
-        ws.demands = {}
-    found = ws.demands.get(signature)
+    demands = ws.demands
+    if demands is None:
+        demands = ws.demands = {}
+    signature = "|".join([f"{name}={resources[name]!r}" for name in sorted(resources)])
+    found = demands.get(signature)
+    if found is not None:
+        return found
+    if len(demands) >= DEMANDS_EXACT:
+        _drop_empty(demands)
+    if len(demands) >= DEMANDS_EXACT:
+        signature = "|".join([f"{name}~{frexp(resources[name])[1]}" for name in sorted(resources)])
+        found = demands.get(signature)
+        if found is None and len(demands) >= DEMANDS_MAX:
+            signature = "*"
+            found = demands.get(signature)
     if found is None:
-        found = Backlog(ws)
-        ws.demands[signature] = found
+        found = demands[signature] = Backlog(ws)
     return found
+
+
+def _drop_empty(demands: dict[str, Backlog]) -> None:
+    for signature in [signature for signature, backlog in demands.items() if backlog.count == 0]:
+        del demands[signature]
 
 
 def waiting_work_us(ws: WorkerState) -> int:
