@@ -10,7 +10,7 @@ from shunter.state.model import TaskState, WorkerState
 
 def add_holder(ts: TaskState, ws: WorkerState, *, wanted: bool) -> bool:
     """The worker holds the value, as a wanted copy or as an input that came along. False if known."""
-    if ts in ws.has_what:
+    if ts.holder is ws or (ts.holders is not None and ws in ts.holders):
         return False
     ws.has_what[ts] = wanted
     if ts.nbytes > 0:
@@ -26,7 +26,7 @@ def add_holder(ts: TaskState, ws: WorkerState, *, wanted: bool) -> bool:
 
 def remove_holder(ts: TaskState, ws: WorkerState) -> bool:
     """The worker no longer holds the value. False if it did not."""
-    if ts not in ws.has_what:
+    if ts.holder is not ws and (ts.holders is None or ws not in ts.holders):
         return False
     del ws.has_what[ts]
     if not ws.has_what:
@@ -44,7 +44,7 @@ def remove_holder(ts: TaskState, ws: WorkerState) -> bool:
             if not ts.holders:
                 ts.holders = None
     elif ts.holders is not None:
-        ts.holders.pop(ws, None)
+        del ts.holders[ws]
         if not ts.holders:
             ts.holders = None
     return True
