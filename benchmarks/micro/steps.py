@@ -37,7 +37,7 @@ import random
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -117,6 +117,7 @@ class Timed(Driver):
         self.gc_started = 0
         self.threads: dict[int, int] = {}
         self.runs: defaultdict[int, dict[int, None]] = defaultdict(dict)  # of each worker, as they were sent
+        self.answers: deque[Event] = deque()
         gc.callbacks.append(self._on_gc)
         super().__init__(n_workers, nthreads, settings)
         self.step(ClientAdded(OTHER, "other"))
@@ -132,6 +133,11 @@ class Timed(Driver):
         ns = time.thread_time_ns() - started
         touched = max(touched, before - self.left())
         self.steps[type(event).__name__].append(Step(ns / 1000, self.gc_ns / 1000, touched))
+
+    def step(self, event: Event) -> None:
+        super().step(event)
+        while self.answers:
+            super().step(self.answers.popleft())
 
     def step_touching(self, touched: int, event: Event) -> None:
         """A step of which the scene says what it touches."""
@@ -185,7 +191,7 @@ class Timed(Driver):
             given = [run for run in instruction.run_ids if run in runs and run not in started]
             for run in given:
                 del runs[run]
-            self.step(TakeBackAnswered(instruction.peer, list(instruction.run_ids), given))
+            self.answers.append(TakeBackAnswered(instruction.peer, list(instruction.run_ids), given))
 
     def play(self, most: int = sys.maxsize, *, fetch: bool = False) -> int:
         """Finish up to so many tasks of what is sent, first come, first served; how many it was.
