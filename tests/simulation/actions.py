@@ -1,4 +1,4 @@
-"""What people and machines do to a cluster. Each action is drawn from a seed of its own, so that one may be left out."""
+"""What people and machines do to a cluster: actions, each with a seed of its own, so that one may be left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shunter.state import (
 )
 from shunter.wire import messages
 from tests.simulation.client import SimClient
-from tests.simulation.truth import Spec, Value
+from tests.simulation.truth import Spec
 from tests.simulation.worker import SimWorker
 from tests.simulation.world import World
 
@@ -64,13 +64,18 @@ _CLIENTS: Final = {
     "unpublish": 1,
     "dataset": 1,
 }
-_FAULTS: Final = {"kill": 2, "break": 1, "leave": 1, "new worker": 2, "pause": 2, "twin": 1}
+_FAULTS: Final = {"kill": 2, "break": 1, "leave": 1, "new worker": 2, "pause": 2, "twin": 1, "stall": 2}
 PROFILES: Final[dict[str, Profile]] = {
     "calm": Profile({**_WORK, **_CLIENTS, "new worker": 1}, faults=0.0),
     "faulty": Profile({**_WORK, **_CLIENTS, **_FAULTS}),
-    "churn": Profile({**_WORK, **{kind: 4 for kind in _FAULTS}}, workers=4),
-    "clients": Profile({**_WORK, **{kind: 4 for kind in _CLIENTS}, "restart": 1, "kill": 1}),
+    "churn": Profile({**_WORK, **dict.fromkeys(_FAULTS, 4)}, workers=4),
+    "clients": Profile({**_WORK, **dict.fromkeys(_CLIENTS, 4), "restart": 1, "kill": 1}),
     "slices": Profile({**_WORK, **_CLIENTS, **_FAULTS, "restart": 1}, slice=3),
+    "again": Profile(
+        {"again": 20, "fixed": 2, "release": 1, "read": 4, "twin": 1, "kill": 1},
+        workers=2,
+        seconds=3.0,
+    ),
     "impatient": Profile({**_WORK, **_CLIENTS, **_FAULTS}, no_workers_timeout=1.0, workers=1),
 }
 
@@ -94,8 +99,13 @@ def perform(world: World, action: Action) -> None:
 
 
 def _client(world: World, dice: random.Random) -> SimClient:
-    alive = [client for client in world.clients.values() if client.is_alive]
+    alive = _people(world)
     return dice.choice(alive) if alive else world.start_client()
+
+
+def _people(world: World) -> list[SimClient]:
+    """Clients, but for those of tasks."""
+    return [client for client in world.clients.values() if client.is_alive and not client.is_nested]
 
 
 def _worker(world: World, dice: random.Random) -> SimWorker | None:
@@ -124,6 +134,7 @@ def _behave(dice: random.Random, spec: Spec) -> None:
         spec.starts_killing = dice.choice([1, 2, 9])
     elif fate < 0.29:
         spec.children = dice.choice([1, 5])
+        spec.waits = dice.random() < 0.5
 
 
 def _options(dice: random.Random) -> Options:
@@ -225,6 +236,30 @@ def _fixed(world: World, dice: random.Random) -> None:
     world.submit(client, specs, options=_options(dice), fixed=frozenset(keys), in_order=dice.random() < 0.5)
 
 
+def _again(world: World, dice: random.Random) -> None:
+    """A key is given up and submitted again in one breath, perhaps with another function, while it runs."""
+    client = _client(world, dice)
+    keys = list(FIXED[: dice.choice([1, 2, 2])])
+    entries = [entry for entry in client.held if entry.key in keys and client.table.find(entry.key) is entry]
+    if dice.random() < 0.5:
+        client.release(entries)
+    else:
+        client.cancels = world.truth.cancelled = True
+        client.giving_up.cancel(list(dict.fromkeys(entries)), force=False)
+    specs: list[Spec] = []
+    options: list[Options] = []
+    for key in keys:
+        pool = [each for each in _known(client) if each not in keys]
+        inputs = [specs[0].key] if specs and dice.random() < 0.8 else dice.sample(pool, min(len(pool), 1))
+        spec = world.truth.new_spec(key, tuple(inputs))
+        spec.payload = f"{key} {dice.randint(0, 1)} {inputs}"
+        spec.duration = dice.choice([0.0, 0.0005, 0.01, 0.2])
+        spec.fails = dice.choice([0, 0, 0, 1_000_000])
+        specs.append(spec)
+        options.append(Options(workers=[NAMES[len(specs) % 2]], allow_other_workers=True))
+    world.submit(client, specs, options=options, fixed=frozenset(keys), in_order=True)
+
+
 def _release(world: World, dice: random.Random) -> None:
     client = _client(world, dice)
     client.release(_some(dice, client.held))
@@ -275,7 +310,7 @@ def _scatter(world: World, dice: random.Random) -> None:
     if not chosen:
         return
     for worker in chosen:
-        worker.put(key, Value(key, -1, -1), 100)
+        worker.put(key, world.truth.data_value(key), 100)
     client.want(key, unique=True)
     client.up.send(messages.Scattered([key], [100], [[worker.number for worker in chosen]]))
 
@@ -306,14 +341,14 @@ def _read(world: World, dice: random.Random) -> None:
 
 
 def _new_client(world: World, dice: random.Random) -> None:
-    if len(world.clients) < 5:
+    if len(_people(world)) < 5:
         world.start_client()
 
 
 def _client_goes(world: World, dice: random.Random) -> None:
-    alive = [client for client in world.clients.values() if client.is_alive]
+    alive = _people(world)
     if len(alive) > 1:
-        world.stop_client(dice.choice(alive))
+        world.stop_client(dice.choice(alive), polite=dice.random() < 0.5)
 
 
 def _detach(world: World, dice: random.Random) -> None:
@@ -347,9 +382,10 @@ def _dataset(world: World, dice: random.Random) -> None:
     def answer(ok: bool, value: object) -> None:
         if ok:
             assert isinstance(value, dict)
-            client.receive(value["keys"])
+            client.receive(value["keys"], since)
 
     name = dice.choice(DATASETS)
+    since = world.steps
     client.table.keys_may_return = True
     client.connection.request(lambda n: DatasetRequested(client.number, n, name), answer)
 
@@ -406,9 +442,18 @@ def _pause(world: World, dice: random.Random) -> None:
         world.set_paused(worker, not worker.is_paused)
 
 
+def _stall(world: World, dice: random.Random) -> None:
+    """A link is slow for a while, in one direction."""
+    worker = _worker(world, dice)
+    peers = [_client(world, dice), *([worker] if worker is not None else [])]
+    peer = dice.choice(peers)
+    dice.choice([peer.up, peer.down]).stall(dice.choice([0.2, 1.0]))
+
+
 _PERFORMERS: Final[dict[str, Callable[[World, random.Random], None]]] = {
     "submit": _submit,
     "fixed": _fixed,
+    "again": _again,
     "release": _release,
     "cancel": _cancel,
     "retry": _retry,
@@ -429,4 +474,5 @@ _PERFORMERS: Final[dict[str, Callable[[World, random.Random], None]]] = {
     "new worker": new_worker,
     "twin": _twin,
     "pause": _pause,
+    "stall": _stall,
 }

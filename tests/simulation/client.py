@@ -99,7 +99,9 @@ class SimClient:
         self.pure: set[str] = set()  # keys of desires: unknown ones are cancelled rightly
         self.questions: dict[int, Any] = {}  # queries that the server has not answered yet
         self.graphs = 0
+        self.committing: dict[int, list[Entry]] = {}  # what is to be wanted when a graph's commit has arrived
         self.is_alive = True
+        self.is_nested = False  # it is a task's, in a worker's process
         self.cancels = False  # it has cancelled something
 
     @property
@@ -118,15 +120,15 @@ class SimClient:
         self.held.append(entry)
         return entry, fresh
 
-    def receive(self, keys: Sequence[str]) -> None:
-        """A dataset has come, as `shunter.client.datasets` takes it in."""
+    def receive(self, keys: Sequence[str], since: int) -> None:
+        """A dataset that was asked for at step ``since`` has come: as `shunter.client.datasets` takes it in."""
         self.giving_up.drain()
         fresh: list[str] = []
         for key in keys:
             self.pure.add(key)
             entry, is_fresh = self.table.adopt(key)
             self.held.append(entry)
-            self.since.setdefault(entry, self.world.steps)
+            self.since.setdefault(entry, since)
             if is_fresh:
                 fresh.append(key)
         if fresh:

@@ -64,13 +64,24 @@ class Pipe:
         self._queue.append(item)
         self._clock.at(self._last, self._arrive)
 
-    def cut(self) -> None:
+    def cut(self, kept: int = 0) -> None:
+        """Nothing can be sent any more. What is under way vanishes, but for the first of it."""
         self.is_open = False
-        self._queue.clear()
+        while len(self._queue) > kept:
+            self._queue.pop()
+
+    def stall(self, seconds: float) -> None:
+        """Nothing arrives for a while."""
+        self._last = max(self._last, self._clock.now + seconds)
+
+    @property
+    def idle_at(self) -> float:
+        """When all that was sent has arrived."""
+        return max(self._last, self._clock.now)
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def _arrive(self) -> None:
-        if self.is_open and self._queue:
+        if self._queue:
             self._deliver(self._queue.popleft())

@@ -18,7 +18,7 @@ QUIET_S = 3.0  # longer than anything that is still to be noticed
 
 def finish(world: World) -> None:
     """Calm down, judge, let go, and look at what is left."""
-    if not any(client.is_alive for client in world.clients.values()):
+    if not any(client.is_alive and not client.is_nested for client in world.clients.values()):
         world.start_client()
     become_calm(world)
     run_until_quiet(world, done=True)
@@ -122,7 +122,7 @@ def judge_error(world: World, client: SimClient, entry: Entry) -> None:
     key = str(failure.key)
     truth = world.truth
     is_right = {
-        "exception": key in truth.raised,
+        "exception": _has_raised(world, failure, client.since[entry]),
         "killed-worker": truth.deaths.get(key, 0) > world.allowed_failures,
         "lost-input": key in truth.scattered,
         "graph": True,  # an input was not there any more: tests of graphs are elsewhere
@@ -132,6 +132,15 @@ def judge_error(world: World, client: SimClient, entry: Entry) -> None:
         raise SimulationFailed(
             f"{client.name} was told wrongly that {entry.key!r} failed because of {key!r}: {failure.kind}, {failure.text}"
         )
+
+
+def _has_raised(world: World, failure: messages.Failure, since: int) -> bool:
+    """That very task raised, in a life of its key that was not over when the client came to want what failed."""
+    if "spec" not in failure.fields:
+        return True  # Real messages carry no fields of workers.
+    life = failure.fields["life"]
+    assert isinstance(life, int)
+    return failure.fields["spec"] in world.truth.raised and not world.truth.is_stale(life, since)
 
 
 def judge_cancellation(world: World, client: SimClient, entry: Entry) -> None:

@@ -24,6 +24,7 @@ from shunter.worker import instructions as wi
 from shunter.worker.model import Limits
 from shunter.worker.state import WorkerState
 from tests.simulation.clock import Pipe
+from tests.simulation.nesting import Nest
 from tests.simulation.truth import SimulationFailed, Spec, Value
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class Job:
         self.inline_max = task.inline_max
         self.inputs = inputs
         self.seceded = False
+        self.nest: Nest | None = None
+        self.event = ""  # how it ended, in words of the threads: "finished", "failed" or "rescheduled"
+        self.kids: list[Value] = []
 
 
 class SimWorker:
@@ -76,11 +80,15 @@ class SimWorker:
         self.sizes: dict[str, int] = {}
         self.queue: deque[Job] = deque()
         self.running: dict[int, Job] = {}
+        self.outcomes: list[
+            Job | we.Event
+        ] = []  # that threads have handed back, and the loop has not received
         self.sent: set[str] = set()  # keys of all tasks that came here
         self.functions: set[int] = set()  # that the scheduler has sent on this connection
         self.down = Pipe(world.clock, self.dice, self._hear)  # scheduler → worker
         self.up = Pipe(world.clock, self.dice, lambda item: world.from_worker(self, item))
         self.is_alive = True  # its process
+        self.is_guessed_at = False  # it died, and the scheduler has to guess which of its tasks had started
         self.is_paused = False
         self.steps = 0
         self.machine.step(we.Registered(number))
@@ -89,21 +97,25 @@ class SimWorker:
     @property
     def busy(self) -> bool:
         """Something goes on here, or is on its way."""
-        return bool(self.queue or self.running or len(self.up) or len(self.down))
+        return bool(self.queue or self.running or self.outcomes or len(self.up) or len(self.down))
 
     def started(self) -> list[int]:
         """The runs on its threads, as the blame map tells."""
         return [job.run_id for job in self.running.values()]
 
-    def die(self) -> None:
-        """The process is gone, with all that was in it."""
+    def die(self, kept: int = 0) -> None:
+        """The process is gone, with all that was in it. ``kept``: words under way that arrive all the same."""
         self.is_alive = False
         for job in self.running.values():
             self.world.truth.deaths[job.key] = self.world.truth.deaths.get(job.key, 0) + 1
+        for job in self.running.values():
+            if job.nest is not None:
+                job.nest.close()
         self.queue.clear()
         self.running.clear()
+        self.outcomes.clear()
         self.store.clear()
-        self.up.cut()
+        self.up.cut(kept)
         self.down.cut()
 
     # ------------------------------------------------------------------------------------ events
@@ -142,13 +154,14 @@ class SimWorker:
                 if any(key not in self.store for key in task.inputs):
                     raise SimulationFailed(f"{self.name} runs {task.key!r} without its inputs")
                 self.queue.append(Job(task, {key: self.store[key] for key in task.inputs}))
-            self.world.clock.after(0.0, self._start)
+            self.world.clock.after(self._lag(), self._start)
         elif isinstance(each, wi.Revoke):
             given = [job.ticket for job in self.queue if job.ticket in each.tickets]
             self.queue = deque(job for job in self.queue if job.ticket not in given)
             self.machine.step(we.RevokeAnswered(each.request, each.tickets, given))
         elif isinstance(each, wi.Rename):
-            for job in [*self.queue, *self.running.values()]:
+            ended = [job for job in self.outcomes if isinstance(job, Job)]
+            for job in [*self.queue, *self.running.values(), *ended]:
                 if job.ticket == each.ticket:
                     job.run_id = each.run_id
         elif isinstance(each, wi.Keep):
@@ -188,6 +201,10 @@ class SimWorker:
         if spec.runs <= spec.starts_killing and not world.calm:
             world.clock.after(seconds, lambda: world.task_kills(self, job))
             return
+        if spec.waits:
+            self._secede(job, 0.0)
+            job.nest = Nest(self, job, spec)
+            return
         if spec.secedes:
             world.clock.after(seconds / 2, lambda: self._secede(job, seconds / 2))
         if spec.children:
@@ -198,8 +215,16 @@ class SimWorker:
     def _secede(self, job: Job, seconds: float) -> None:
         if self.is_alive and self.running.get(job.ticket) is job:
             job.seceded = True
-            self.step(we.RunSeceded(job.ticket, seconds))
+            self._hand_back(we.RunSeceded(job.ticket, seconds))
             self._start()
+
+    def end_nest(self, job: Job, nest: Nest, *, has_failed: bool) -> None:
+        """What a task has waited for is there, or will never be."""
+        spec = self.world.truth.meant[job.run_id].spec
+        nest.close()
+        if not has_failed:
+            job.kids = nest.results()
+        self._end(job, spec, 0 if has_failed else spec.runs)
 
     def _end(self, job: Job, spec: Spec, n: int) -> None:
         if not self.is_alive or self.running.get(job.ticket) is not job:
@@ -209,37 +234,55 @@ class SimWorker:
         self.world.truth.check_inputs(job.run_id, job.inputs)  # the run may have been adopted meanwhile
         if meant.spec.payload != spec.payload:
             raise SimulationFailed(f"{spec} was adopted as {meant.spec}")
-        if n <= spec.fails and not (self.world.calm and spec.fails < 1_000):
-            self.world.truth.raised.add(spec.key)
-            failure = Failure("exception", spec.key, "boom", types=["builtins.ValueError"])
-            self.step(we.RunFailed(job.ticket, failure, 0.0, spec.duration, 1))
+        if n <= spec.fails and not (self.world.calm and spec.fails < 1_000 and n > 0):
+            job.event = "failed"
+            self.world.truth.raised.add(spec.number)
         elif n <= spec.fails + spec.reschedules and not self.world.calm:
-            self.step(we.RunRescheduled(job.ticket))
+            job.event = "rescheduled"
         else:
-            value = Value(spec.key, meant.life, meant.spec.number)
-            data = None
-            if 0 < spec.nbytes <= job.inline_max:
-                data = self.world.pickled(value)
-            self.step(
-                we.RunsFinished(
-                    [job.ticket],
-                    [value],
-                    [spec.nbytes],
-                    [self.world.clock.now],
-                    [spec.duration],
-                    [1],
-                    ["Value"],
-                    [data],
-                )
-            )
+            job.event = "finished"
+        self._hand_back(job)
         self._start()
+
+    def _hand_back(self, outcome: Job | we.Event) -> None:
+        """To the loop, which receives it soon, with what others hand back meanwhile."""
+        self.outcomes.append(outcome)
+        if len(self.outcomes) == 1:
+            self.world.clock.after(self._lag(), self._receive)
+
+    def _receive(self) -> None:
+        outcomes, self.outcomes = self.outcomes, []
+        self.step(*[self._event_of(each) if isinstance(each, Job) else each for each in outcomes])
+
+    def _event_of(self, job: Job) -> we.Event:
+        """Made late: the run may have been adopted since it ended."""
+        meant = self.world.truth.meant[job.run_id]
+        spec = meant.spec
+        if job.event == "failed":
+            fields: dict[str, object] = {"spec": spec.number, "life": meant.life}
+            failure = Failure("exception", spec.key, "boom", types=["builtins.ValueError"], fields=fields)
+            return we.RunFailed(job.ticket, failure, 0.0, spec.duration, 1)
+        if job.event == "rescheduled":
+            return we.RunRescheduled(job.ticket)
+        value = self.world.truth.value_of(spec, meant.life, job.inputs, job.kids)
+        data = self.world.pickled(value) if 0 < spec.nbytes <= job.inline_max else None
+        now = self.world.clock.now
+        return we.RunsFinished(
+            [job.ticket], [value], [spec.nbytes], [now], [spec.duration], [1], ["Value"], [data]
+        )
+
+    def _lag(self) -> float:
+        """How long the threads, or the loop, take to notice."""
+        return 0.0 if self.world.calm else self.dice.choice([0.0, 0.0, 0.0001, 0.002])
 
     # ------------------------------------------------------------------------------------ data
 
     def put(self, key: str, value: Value, nbytes: int) -> None:
         """A client puts a value here."""
         if self.is_alive:
-            self.step(we.DataPut([key], [nbytes], [value]))
+            self.store[key] = value  # At once: who put it may ask for it the next moment.
+            self.sizes[key] = nbytes
+            self._hand_back(we.DataPut([key], [nbytes], [value]))
 
     def _fetch(self, fetch: wi.Fetch) -> None:
         faults = self.world.faults
@@ -263,7 +306,15 @@ class SimWorker:
         values: list[object] = [peer.store[key] for key in keys]
         sizes = [peer.sizes[key] for key in keys]
         done = we.FetchDone(fetch.fetch, keys, sizes, values, missing, {})
-        self.world.clock.after(delay, lambda: self.step(done))
+        is_cut = self.dice.random() < 0.5
+
+        def arrive() -> None:
+            if is_cut and not peer.is_alive:
+                self.step(we.FetchFailed(fetch.fetch, "cut off half way"))
+            else:
+                self.step(done)
+
+        self.world.clock.after(delay, arrive)
 
 
 def event_of(worker: SimWorker, each: wi.Instruction) -> Event | wi.AskFunction:

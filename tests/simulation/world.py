@@ -7,14 +7,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from shunter.client.table import Entry
 from shunter.server.intake import event_of_client
 from shunter.state import (
+    DEFAULT_OPTIONS,
     AnswerQuestion,
     ClientAdded,
     ClientRemoved,
     ClosePeer,
     ComputeTasks,
-    DEFAULT_OPTIONS,
     Event,
     FreeKeys,
     GraphBegin,
@@ -209,6 +210,9 @@ class World:
         worker = self.workers.get(each.peer)
         if worker is not None:
             worker.sent.update(spec.key for spec in specs)
+            if worker.is_guessed_at:  # And the scheduler has not seen that it is gone.
+                for spec in specs:
+                    self.truth.deaths[spec.key] = self.truth.deaths.get(spec.key, 0) + 1
 
     def _close(self, number: int) -> None:
         """The server cuts a peer off; the peer notices later."""
@@ -230,6 +234,10 @@ class World:
     def from_client(self, client: SimClient, item: Any) -> None:
         if self.clients.get(client.number) is not client:
             return
+        if isinstance(item, GraphCommit):
+            # From here on what the client gave up before is over, as far as nobody else wants it.
+            for entry in client.committing.pop(item.graph, []):
+                client.since[entry] = self.steps
         if isinstance(item, Event):
             self.feed(item)
         elif isinstance(item, messages.Query):
@@ -271,13 +279,17 @@ class World:
         self, call: Callable[[], None], delays: tuple[float, ...] = (0.0, 0.001, 0.05, 0.5, 3.0)
     ) -> None:
         """Something that is certain to come, some time."""
+        self.at(self.clock.now + self.dice.choice(delays), call)
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Something that is certain to come, then."""
         self.in_flight += 1
 
         def run() -> None:
             self.in_flight -= 1
             call()
 
-        self.clock.after(self.dice.choice(delays), run)
+        self.clock.at(when, run)
 
     def start_worker(
         self,
@@ -310,9 +322,8 @@ class World:
         told_after = self.dice.choice((0.0, 0.001, 0.05, 0.5, 3.0))
         is_told = told and worker.has_parent and self.dice.random() < 0.8
         if not is_told or told_after > 1.0:  # The scheduler has to guess which of them had started.
-            for key in worker.sent - {job.key for job in worker.running.values()}:
-                self.truth.deaths[key] = self.truth.deaths.get(key, 0) + 1
-        worker.die()
+            self._dies_untold(worker)
+        worker.die(self.dice.randint(0, len(worker.up)))
         self.later(lambda: self._removed(worker, "link broke", expected=False), (0.0, 0.001, 0.05, 0.5))
         if is_told:
             died = WorkerDied(worker.number, "signal 9", started)
@@ -320,6 +331,12 @@ class World:
         if worker.has_parent and not self.calm:
             address = worker.address if self.dice.random() < 0.5 else None
             self.later(lambda: self._again(worker, address))
+
+    def _dies_untold(self, worker: SimWorker) -> None:
+        """The scheduler may guess that whatever was sent there had started."""
+        worker.is_guessed_at = True
+        for key in worker.sent - {job.key for job in worker.running.values()}:
+            self.truth.deaths[key] = self.truth.deaths.get(key, 0) + 1
 
     def _again(self, worker: SimWorker, address: str | None) -> None:
         """A parent starts another one: of the same name, and perhaps at the same address."""
@@ -329,8 +346,8 @@ class World:
 
     def break_link(self, worker: SimWorker, *, now: bool = False) -> None:
         """Both ends lose what was under way, and hear of it later; a worker ends then."""
-        worker.up.cut()
-        worker.down.cut()
+        worker.up.cut(self.dice.randint(0, len(worker.up)))
+        worker.down.cut(self.dice.randint(0, len(worker.down)))
         if now:
             self._removed(worker, "closed", expected=False)
         else:
@@ -339,8 +356,9 @@ class World:
 
     def leave(self, worker: SimWorker) -> None:
         """A worker says goodbye."""
-        worker.die()
-        self._removed(worker, "goodbye", expected=True)
+        self._dies_untold(worker)  # Should another one take its name before its goodbye is heard.
+        worker.die(len(worker.up))
+        self.at(worker.up.idle_at, lambda: self._removed(worker, "goodbye", expected=True))
 
     def _removed(self, worker: SimWorker, reason: str, *, expected: bool) -> None:
         if self.workers.get(worker.number) is worker:
@@ -376,17 +394,21 @@ class World:
         self.feed(ClientAdded(number, client.name))
         return client
 
-    def stop_client(self, client: SimClient) -> None:
+    def stop_client(self, client: SimClient, *, polite: bool = False) -> None:
+        """``polite``: what it has said arrives; else only the first of it may."""
         client.is_alive = False
         client.connection.unusable = ConnectionError("gone")
-        client.up.cut()
+        client.up.cut(len(client.up) if polite else self.dice.randint(0, len(client.up)))
         client.down.cut()
 
         def removed() -> None:
             del self.clients[client.number]
             self.feed(ClientRemoved(client.number))
 
-        self.later(removed, (0.0, 0.05, 0.5))
+        if polite:
+            self.at(client.up.idle_at, removed)
+        else:
+            self.later(removed, (0.0, 0.05, 0.5))
 
     # ------------------------------------------------------------------------------------ work
 
@@ -395,7 +417,7 @@ class World:
         client: SimClient,
         specs: list[Spec],
         *,
-        options: Options = DEFAULT_OPTIONS,
+        options: Options | list[Options] = DEFAULT_OPTIONS,
         wanted: list[str] | None = None,
         in_order: bool = False,
         parent: str | None = None,
@@ -405,11 +427,14 @@ class World:
         client.graphs += 1
         graph = client.graphs
         n = client.number
-        told = [
-            key
-            for key in (wanted if wanted is not None else [spec.key for spec in specs])
-            if client.want(key, unique=key not in fixed)[1]
-        ]
+        told: list[str] = []
+        fresh: list[Entry] = []
+        for key in wanted if wanted is not None else [spec.key for spec in specs]:
+            entry, is_fresh = client.want(key, unique=key not in fixed)
+            if is_fresh:
+                told.append(key)
+                fresh.append(entry)
+        client.committing[graph] = fresh
         if wanted is None and len(told) == len(specs):
             told_or_none: list[str] | None = None
         else:
@@ -425,7 +450,7 @@ class World:
                     list(some),
                     [f"kind {spec.number % KINDS}" for spec in some],
                     [list(spec.inputs) or None for spec in some],
-                    [options] * len(some),
+                    options[at : at + parts] if isinstance(options, list) else [options] * len(some),
                     {},
                 )
             )
@@ -433,7 +458,7 @@ class World:
 
     def submit_children(self, spec: Spec) -> None:
         """A running task submits others, through some client, and does not wait for them."""
-        alive = [client for client in self.clients.values() if client.is_alive]
+        alive = [client for client in self.clients.values() if client.is_alive and not client.is_nested]
         if not alive:
             return
         client = self.dice.choice(alive)
@@ -458,4 +483,4 @@ def described(each: object) -> str:
     return f"{type(each).__name__}({', '.join(fields)})"
 
 
-__all__ = ["World", "Pipe", "event_of"]
+__all__ = ["Pipe", "World", "event_of"]
