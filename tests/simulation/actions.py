@@ -43,6 +43,7 @@ class Profile(NamedTuple):
     seconds: float = 4.0
     slice: int = 1_000
     no_workers_timeout: float = 0.0
+    slow_reports: bool = False  # what workers say comes late, everything else soon
 
 
 _WORK: Final = {
@@ -74,7 +75,8 @@ PROFILES: Final[dict[str, Profile]] = {
     "again": Profile(
         {"again": 20, "fixed": 2, "release": 1, "read": 4, "twin": 1, "kill": 1},
         workers=2,
-        seconds=3.0,
+        seconds=8.0,
+        slow_reports=True,
     ),
     "impatient": Profile({**_WORK, **_CLIENTS, **_FAULTS}, no_workers_timeout=1.0, workers=1),
 }

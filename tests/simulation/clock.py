@@ -42,6 +42,9 @@ class Clock:
 
 #: Delays on a link, in seconds: mostly short, at times long enough for anything to overtake.
 DELAYS: Final = (0.0, 0.0001, 0.0001, 0.001, 0.001, 0.01, 0.05, 0.3)
+#: … on links that are quick, and on those where much is said before the other end hears of it.
+QUICK: Final = (0.0, 0.0001, 0.001)
+SLOW: Final = (0.001, 0.05, 0.1, 0.3)
 
 
 class Pipe:
@@ -55,11 +58,12 @@ class Pipe:
         self._last = 0.0
         self.is_open = True
         self.calm = False
+        self.delays = DELAYS
 
     def send(self, item: object) -> None:
         if not self.is_open:
             return
-        delay = 0.0001 if self.calm else self._dice.choice(DELAYS)
+        delay = 0.0001 if self.calm else self._dice.choice(self.delays)
         self._last = max(self._last, self._clock.now + delay)
         self._queue.append(item)
         self._clock.at(self._last, self._arrive)

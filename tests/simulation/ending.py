@@ -130,7 +130,8 @@ def judge_error(world: World, client: SimClient, entry: Entry) -> None:
     }.get(failure.kind, False)
     if not is_right:
         raise SimulationFailed(
-            f"{client.name} was told wrongly that {entry.key!r} failed because of {key!r}: {failure.kind}, {failure.text}"
+            f"{client.name} was told wrongly that {entry.key!r} failed because of {key!r}:"
+            f" {failure.kind}, {failure.text}"
         )
 
 
@@ -223,4 +224,7 @@ def what_goes_on(world: World) -> str:
     """For the message of a run that never comes to rest."""
     busy = [worker.name for worker in world.workers.values() if worker.busy]
     late = world.state.next_deadline - world.clock.now
-    return f"at {world.clock.now:.3f}, {world.clock.done} calls, busy: {busy}, to come: {world.in_flight}, deadline in {late:.4f} s"
+    return (
+        f"at {world.clock.now:.3f}, {world.clock.done} calls, busy: {busy}, to come: {world.in_flight},"
+        f" deadline in {late:.4f} s"
+    )

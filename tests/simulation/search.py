@@ -83,6 +83,7 @@ def _run(
     )
     world_class = WiredWorld if seed % WIRED_EVERY == WIRED_EVERY - 1 else World
     world = world_class(seed, settings, faults=profile.faults, trace=trace)
+    world.slow_reports = profile.slow_reports
     world.may_fail_without_worker = profile.no_workers_timeout > 0.0
     for _ in range(profile.workers):
         new_worker(world, dice)

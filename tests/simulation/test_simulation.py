@@ -38,9 +38,7 @@ def test_same_seed_again__same_story(seed: int) -> None:
 
 
 def test_something_is_wrong__message_has_the_line_that_shows_it_again() -> None:
-    with pytest.raises(
-        SimulationFailed, match=r"tests.simulation --seed 3 --steps 40 --profile calm"
-    ):
+    with pytest.raises(SimulationFailed, match=r"tests.simulation --seed 3 --steps 40 --profile calm"):
         simulate(3, steps=40, profile="calm", actions=[Action(0.1, "no such action", 1)])
 
 

@@ -45,7 +45,7 @@ from shunter.wire import messages
 from shunter.worker import events as we
 from shunter.worker.instructions import AskFunction
 from tests.simulation.client import SimClient
-from tests.simulation.clock import Clock, Pipe
+from tests.simulation.clock import QUICK, SLOW, Clock, Pipe
 from tests.simulation.truth import SimulationFailed, Spec, Truth, Value
 from tests.simulation.worker import SimWorker, event_of
 
@@ -86,6 +86,7 @@ class World:
         self.in_flight = 0  # deaths, starts and breaks that are still to be noticed
         self.allowed_failures = settings.allowed_failures
         self.may_fail_without_worker = False
+        self.slow_reports = False
         self._number = 0
         self._key = 0
         self._tick_at = float("inf")
@@ -304,6 +305,8 @@ class World:
             self, number, name, address or f"tcp://{name}:{number}", nthreads, resources or {}, has_parent
         )
         worker.up.calm = worker.down.calm = self.calm
+        if self.slow_reports:
+            worker.up.delays, worker.down.delays = SLOW, QUICK
         self.workers[number] = worker
         self.every_worker[number] = worker
         self.greet_worker(worker)
@@ -389,6 +392,8 @@ class World:
         number = self.new_number()
         client = self.client_class(self, number, f"client {number}")
         client.up.calm = client.down.calm = self.calm
+        if self.slow_reports:
+            client.up.delays = client.down.delays = QUICK
         self.clients[number] = client
         self.greet_client(client)
         self.feed(ClientAdded(number, client.name))
