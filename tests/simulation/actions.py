@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from shunter.client.table import ERROR, FINISHED, Entry
+from shunter.client.table import ERROR, FINISHED
 from shunter.state import (
     DatasetPublished,
     DatasetRequested,
@@ -16,13 +16,21 @@ from shunter.state import (
     RestartRequested,
 )
 from shunter.wire import messages
-from tests.simulation.client import SimClient
+from tests.simulation.drawing import (
+    FIXED,
+    NAMES,
+    any_client,
+    any_graph,
+    any_options,
+    any_worker,
+    behave,
+    keys_of,
+    people,
+    some_of,
+)
 from tests.simulation.truth import Spec
-from tests.simulation.worker import SimWorker
 from tests.simulation.world import World
 
-NAMES: Final = ("w0", "w1", "w2", "w3", "w4")
-FIXED: Final = tuple(f"fixed-{n}" for n in range(6))
 DATASETS: Final = ("one", "two")
 
 
@@ -97,117 +105,12 @@ def perform(world: World, action: Action) -> None:
     _PERFORMERS[action.kind](world, random.Random(action.seed))
 
 
-# ---------------------------------------------------------------------------------------------- drawing
-
-
-def _client(world: World, dice: random.Random) -> SimClient:
-    alive = _people(world)
-    return dice.choice(alive) if alive else world.start_client()
-
-
-def _people(world: World) -> list[SimClient]:
-    """Clients, but for those of tasks."""
-    return [client for client in world.clients.values() if client.is_alive and not client.is_nested]
-
-
-def _worker(world: World, dice: random.Random) -> SimWorker | None:
-    alive = [worker for worker in world.workers.values() if worker.is_alive and worker.up.is_open]
-    return dice.choice(alive) if alive else None
-
-
-def _some(dice: random.Random, entries: Sequence[Entry]) -> list[Entry]:
-    return dice.sample(list(entries), min(len(entries), dice.choice([1, 1, 3, 10, 100])))
-
-
-def _behave(dice: random.Random, spec: Spec) -> None:
-    """What the task will be like."""
-    spec.duration = dice.choice([0.0, 0.00001, 0.0005, 0.01, 0.2, 1.0])
-    spec.nbytes = dice.choice([0, 8, 8, 2_000, 2_000_000])
-    fate = dice.random()
-    if fate < 0.05:
-        spec.fails = 1_000_000
-    elif fate < 0.12:
-        spec.fails = dice.choice([1, 2])
-    elif fate < 0.16:
-        spec.reschedules = dice.choice([1, 3])
-    elif fate < 0.22:
-        spec.secedes = True
-    elif fate < 0.25:
-        spec.starts_killing = dice.choice([1, 2, 9])
-    elif fate < 0.29:
-        spec.children = dice.choice([1, 5])
-        spec.waits = dice.random() < 0.5
-
-
-def _options(dice: random.Random) -> Options:
-    return dice.choice(
-        [
-            Options(),
-            Options(),
-            Options(),
-            Options(retries=2),
-            Options(retries=2, retry_on=["builtins.OSError"]),
-            Options(retries=1, retry_delay=0.2, retry_elsewhere=True),
-            Options(resources={"GPU": 0.5}),
-            Options(resources={"GPU": 1.0, "MEM": 0.3}),
-            Options(workers=[dice.choice(NAMES), "h1"]),
-            Options(workers=["w1"], allow_other_workers=True),
-            Options(priority=dice.choice([-1.0, 2.0])),
-            Options(stealable=False),
-        ]
-    )
-
-
-def _graph(world: World, dice: random.Random, known: list[str]) -> list[Spec]:
-    """Tasks in a random shape; some need keys that the client has already."""
-    shape = dice.choice(["one", "roots", "chain", "tree", "fan", "shuffle", "random", "random"])
-    n = dice.choice([1, 2, 4, 9, 25])
-    new_key = world.new_key
-    rows: list[tuple[str, list[str]]] = []
-    if shape == "one":
-        rows = [(new_key(), [])]
-    elif shape == "roots":
-        rows = [(new_key(), []) for _ in range(n)]
-    elif shape == "chain":
-        for _ in range(n):
-            rows.append((new_key(), [rows[-1][0]] if rows else []))
-    elif shape == "tree":
-        level = [new_key() for _ in range(n)]
-        rows = [(key, []) for key in level]
-        while len(level) > 1:
-            pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-            level = [new_key() for _ in pairs]
-            rows += list(zip(level, pairs))
-    elif shape == "fan":
-        root = new_key()
-        leaves = [new_key() for _ in range(n)]
-        rows = [(root, []), *((key, [root]) for key in leaves), (new_key(), leaves)]
-    elif shape == "shuffle":
-        m = min(n, 5)
-        first = [new_key() for _ in range(m)]
-        rows = [(key, []) for key in first] + [(new_key(), list(first)) for _ in range(m)]
-    else:
-        for _ in range(n):
-            pool = [key for key, _ in rows[-8:]] + dice.sample(known, min(2, len(known)))
-            picked = dice.sample(pool, min(len(pool), dice.choice([0, 1, 1, 2, 3])))
-            rows.append((new_key(), picked))
-    specs = [world.truth.new_spec(key, tuple(inputs)) for key, inputs in rows]
-    for spec in specs:
-        _behave(dice, spec)
-    return specs
-
-
-def _known(client: SimClient) -> list[str]:
-    """Keys that it has futures of."""
-    return list(dict.fromkeys(entry.key for entry in client.held if client.table.find(entry.key) is entry))
-
-
 # ---------------------------------------------------------------------------------------------- work
 
 
 def _submit(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
-    specs = _graph(world, dice, _known(client))
+    client = any_client(world, dice)
+    specs = any_graph(world, dice, keys_of(client))
     in_order = dice.random() < 0.5
     keys = [spec.key for spec in specs]
     wanted = None if dice.random() < 0.5 else dice.sample(keys, max(1, len(keys) // 4))
@@ -216,7 +119,7 @@ def _submit(world: World, dice: random.Random) -> None:
     world.submit(
         client,
         specs,
-        options=_options(dice),
+        options=any_options(dice),
         wanted=wanted,
         in_order=in_order,
         parts=dice.choice([1, 3, 1_000]),
@@ -225,22 +128,24 @@ def _submit(world: World, dice: random.Random) -> None:
 
 def _fixed(world: World, dice: random.Random) -> None:
     """Keys that everybody uses again and again, each time perhaps with another function."""
-    client = _client(world, dice)
+    client = any_client(world, dice)
     keys = dice.sample(FIXED, dice.randint(1, 3))
     specs: list[Spec] = []
     for key in keys:
-        pool = [spec.key for spec in specs] + [each for each in _known(client) if each not in keys]
+        pool = [spec.key for spec in specs] + [each for each in keys_of(client) if each not in keys]
         inputs = dice.sample(pool, min(len(pool), dice.choice([0, 1, 2])))
         spec = world.truth.new_spec(key, tuple(inputs))
         spec.payload = f"{key} {dice.randint(0, 1)} {inputs}"
-        _behave(dice, spec)
+        behave(dice, spec)
         specs.append(spec)
-    world.submit(client, specs, options=_options(dice), fixed=frozenset(keys), in_order=dice.random() < 0.5)
+    world.submit(
+        client, specs, options=any_options(dice), fixed=frozenset(keys), in_order=dice.random() < 0.5
+    )
 
 
 def _again(world: World, dice: random.Random) -> None:
     """A key is given up and submitted again in one breath, perhaps with another function, while it runs."""
-    client = _client(world, dice)
+    client = any_client(world, dice)
     keys = list(FIXED[: dice.choice([1, 2, 2])])
     entries = [entry for entry in client.held if entry.key in keys and client.table.find(entry.key) is entry]
     if dice.random() < 0.5:
@@ -251,7 +156,7 @@ def _again(world: World, dice: random.Random) -> None:
     specs: list[Spec] = []
     options: list[Options] = []
     for key in keys:
-        pool = [each for each in _known(client) if each not in keys]
+        pool = [each for each in keys_of(client) if each not in keys]
         inputs = [specs[0].key] if specs and dice.random() < 0.8 else dice.sample(pool, min(len(pool), 1))
         spec = world.truth.new_spec(key, tuple(inputs))
         spec.payload = f"{key} {dice.randint(0, 1)} {inputs}"
@@ -263,23 +168,23 @@ def _again(world: World, dice: random.Random) -> None:
 
 
 def _release(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
-    client.release(_some(dice, client.held))
+    client = any_client(world, dice)
+    client.release(some_of(dice, client.held))
 
 
 def _cancel(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
+    client = any_client(world, dice)
     force = dice.random() < 0.3
     world.truth.cancelled = True
     client.cancels = True
     if force:
         world.truth.forced.add(client.name)
-    entries = [entry for entry in _some(dice, client.held) if client.table.find(entry.key) is entry]
+    entries = [entry for entry in some_of(dice, client.held) if client.table.find(entry.key) is entry]
     client.giving_up.cancel(list(dict.fromkeys(entries)), force=force)
 
 
 def _retry(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
+    client = any_client(world, dice)
     live = [entry for entry in client.held if client.table.find(entry.key) is entry]
     erred = list(dict.fromkeys(entry for entry in live if entry.status == ERROR))
     client.pure.update(entry.key for entry in erred)  # an unknown one, of a refused graph, is answered
@@ -288,8 +193,8 @@ def _retry(world: World, dice: random.Random) -> None:
 
 def _desire(world: World, dice: random.Random) -> None:
     """A key of somebody else, or of nobody."""
-    client = _client(world, dice)
-    others = [key for other in world.clients.values() for key in _known(other)]
+    client = any_client(world, dice)
+    others = [key for other in world.clients.values() for key in keys_of(other)]
     key = dice.choice([*others, *FIXED, "nobody"])
     client.pure.add(key)
     if client.want(key, unique=False)[1]:
@@ -297,14 +202,14 @@ def _desire(world: World, dice: random.Random) -> None:
 
 
 def _priority(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
-    keys = _known(client)
+    client = any_client(world, dice)
+    keys = keys_of(client)
     if keys:
         client.up.send(messages.SetPriority([dice.choice(keys)], dice.choice([-5.0, 0.0, 5.0])))
 
 
 def _scatter(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
+    client = any_client(world, dice)
     key = world.new_key("data")
     world.truth.scattered.add(key)
     alive = [worker for worker in world.workers.values() if worker.is_alive and worker.up.is_open]
@@ -319,7 +224,7 @@ def _scatter(world: World, dice: random.Random) -> None:
 
 def _read(world: World, dice: random.Random) -> None:
     """Fetch a result, from whoever the scheduler names."""
-    client = _client(world, dice)
+    client = any_client(world, dice)
     ready = [
         entry for entry in client.held if entry.status == FINISHED and client.table.find(entry.key) is entry
     ]
@@ -343,19 +248,19 @@ def _read(world: World, dice: random.Random) -> None:
 
 
 def _new_client(world: World, dice: random.Random) -> None:
-    if len(_people(world)) < 5:
+    if len(people(world)) < 5:
         world.start_client()
 
 
 def _client_goes(world: World, dice: random.Random) -> None:
-    alive = _people(world)
+    alive = people(world)
     if len(alive) > 1:
         world.stop_client(dice.choice(alive), polite=dice.random() < 0.5)
 
 
 def _detach(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
-    entries = _some(dice, client.held)
+    client = any_client(world, dice)
+    entries = some_of(dice, client.held)
     client.pure.update(entry.key for entry in entries)  # an unknown one is answered
     client.up.send(KeysDetached(client.number, [entry.key for entry in entries]))
     if dice.random() < 0.7:
@@ -363,8 +268,8 @@ def _detach(world: World, dice: random.Random) -> None:
 
 
 def _publish(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
-    keys: list[object] = list(dict.fromkeys(entry.key for entry in _some(dice, client.held)))
+    client = any_client(world, dice)
+    keys: list[object] = list(dict.fromkeys(entry.key for entry in some_of(dice, client.held)))
     name = dice.choice(DATASETS)
     client.connection.request(
         lambda n: DatasetPublished(client.number, n, name, keys, "", dice.random() < 0.5),
@@ -373,13 +278,13 @@ def _publish(world: World, dice: random.Random) -> None:
 
 
 def _unpublish(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
+    client = any_client(world, dice)
     name = dice.choice(DATASETS)
     client.connection.request(lambda n: DatasetUnpublished(client.number, n, name), lambda ok, value: None)
 
 
 def _dataset(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
+    client = any_client(world, dice)
 
     def answer(ok: bool, value: object) -> None:
         if ok:
@@ -393,7 +298,7 @@ def _dataset(world: World, dice: random.Random) -> None:
 
 
 def _restart(world: World, dice: random.Random) -> None:
-    client = _client(world, dice)
+    client = any_client(world, dice)
     world.truth.restarted = True
     client.connection.request(lambda n: RestartRequested(client.number, n, 5.0), lambda ok, value: None)
 
@@ -402,19 +307,19 @@ def _restart(world: World, dice: random.Random) -> None:
 
 
 def _kill(world: World, dice: random.Random) -> None:
-    worker = _worker(world, dice)
+    worker = any_worker(world, dice)
     if worker is not None:
         world.kill(worker)
 
 
 def _break(world: World, dice: random.Random) -> None:
-    worker = _worker(world, dice)
+    worker = any_worker(world, dice)
     if worker is not None:
         world.break_link(worker)
 
 
 def _leave(world: World, dice: random.Random) -> None:
-    worker = _worker(world, dice)
+    worker = any_worker(world, dice)
     if worker is not None and len(world.workers) > 1:
         world.leave(worker)
 
@@ -428,7 +333,7 @@ def new_worker(world: World, dice: random.Random) -> None:
 
 def _twin(world: World, dice: random.Random) -> None:
     """Another one at the address, or of the name, of one that is there."""
-    worker = _worker(world, dice)
+    worker = any_worker(world, dice)
     if worker is not None:
         world.start_worker(
             worker.name if dice.random() < 0.5 else dice.choice(NAMES),
@@ -439,15 +344,15 @@ def _twin(world: World, dice: random.Random) -> None:
 
 
 def _pause(world: World, dice: random.Random) -> None:
-    worker = _worker(world, dice)
+    worker = any_worker(world, dice)
     if worker is not None:
         world.set_paused(worker, not worker.is_paused)
 
 
 def _stall(world: World, dice: random.Random) -> None:
     """A link is slow for a while, in one direction."""
-    worker = _worker(world, dice)
-    peers = [_client(world, dice), *([worker] if worker is not None else [])]
+    worker = any_worker(world, dice)
+    peers = [any_client(world, dice), *([worker] if worker is not None else [])]
     peer = dice.choice(peers)
     dice.choice([peer.up, peer.down]).stall(dice.choice([0.2, 1.0]))
 

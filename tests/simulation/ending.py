@@ -5,7 +5,8 @@ from __future__ import annotations
 from shunter.client.table import CANCELLED, ERROR, FINISHED, PENDING, Entry
 from shunter.state import DatasetUnpublished
 from shunter.wire import messages
-from tests.simulation.actions import DATASETS, NAMES
+from tests.simulation.actions import DATASETS
+from tests.simulation.drawing import NAMES
 from tests.simulation.client import SimClient
 from tests.simulation.truth import SimulationFailed
 from tests.simulation.worker import SimWorker
