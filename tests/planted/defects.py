@@ -130,9 +130,8 @@ def _next_for""",
     # ------------------------------------------------------------------------------------- clients
     "what is released stays": Defect(
         "shunter.state.clients",
-        """    if interest.unwant(ts, cs) and not interest.is_needed(ts):
-        cluster.recommend(ts, RELEASED)""",
-        """    interest.unwant(ts, cs)""",
+        "        cluster.recommend(ts, RELEASED)\n        if len(cluster.agenda",
+        "        if len(cluster.agenda",
     ),
     "what a client wanted that has gone stays": Defect(
         "shunter.state.clients",

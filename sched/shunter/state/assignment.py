@@ -160,6 +160,19 @@ def supplies(ws: WorkerState, resources: dict[str, float] | None) -> bool:
     return True
 
 
+def count_suppliers(workers: list[WorkerState], name: str, units: int) -> int:
+    """How many of these workers, those first that have most of a resource, have so much of it."""
+    low = 0
+    high = len(workers)
+    while low < high:
+        middle = (low + high) // 2
+        if workers[middle].supply[name] >= units:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 def millionths(amount: float) -> int:
     """Resource amounts are counted in whole millionths, so that sums are exact; absurd ones are cut off."""
     if not amount > 0.0:  # Not a number asks for nothing.

@@ -5,13 +5,27 @@ One that goes stops wanting everything. See `reactions` for the rules.
 
 from __future__ import annotations
 
-from shunter.state import backlog, events, graphs, interest, keeping, links, replicas, restart, transitions
+from shunter.state import (
+    backlog,
+    engine,
+    events,
+    graphs,
+    interest,
+    keeping,
+    links,
+    replicas,
+    restart,
+    transitions,
+)
 from shunter.state.cluster import Cluster
 from shunter.state.events import DEFAULT_OPTIONS
 from shunter.state.groups import created as count_created
 from shunter.state.groups import get_kind
 from shunter.state.model import ClientState, TaskState, WorkerState
 from shunter.state.names import ERRED, MEMORY, QUEUED, RELEASED, WAITING
+
+#: Keys that are released together before what follows is looked at.
+SETTLED_AT_ONCE = 100
 
 
 def on_client_added(cluster: Cluster, event: events.ClientAdded) -> None:
@@ -61,8 +75,11 @@ def on_client_releases_keys(cluster: Cluster, cs: ClientState, event: events.Cli
 
 
 def _stop_wanting(cluster: Cluster, cs: ClientState, ts: TaskState) -> None:
+    """Settled every now and then: what was just looked at is still in the processor's caches."""
     if interest.unwant(ts, cs) and not interest.is_needed(ts):
         cluster.recommend(ts, RELEASED)
+        if len(cluster.agenda.tasks) >= SETTLED_AT_ONCE:
+            engine.settle(cluster)
 
 
 def on_keys_cancelled(cluster: Cluster, cs: ClientState, event: events.KeysCancelled) -> None:

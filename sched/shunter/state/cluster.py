@@ -51,20 +51,23 @@ class Agenda:
         self.failures = []
 
 
+PARTS: Final = 16  # of the transition log
+
+
 @final
 class TransitionLog:
     """The last arrows, by columns: no object is made for an entry, and nothing is moved to drop the old.
 
-    Entries are appended; when ``length`` of them are there they become the older half, and the half before is
-    dropped. So the last ``length`` entries are always there, and at most twice as many.
+    Entries are appended to the newest of some parts; when that is full another is begun, and the oldest is dropped
+    once the others have ``length`` entries. (Ten thousand entries at once would take a millisecond to free.)
     """
 
-    __slots__ = ("length", "older", "recent")
+    __slots__ = ("older", "part", "recent")
 
     def __init__(self, length: int) -> None:
-        self.length: Final = length
+        self.part: Final = (length + PARTS - 1) // PARTS
         self.recent = LogColumns()
-        self.older = LogColumns()
+        self.older: deque[LogColumns] = deque()
 
     def add(self, key: Key, arrow: str, worker: int, run_id: int, step: StepStamp) -> None:
         columns = self.recent
@@ -72,13 +75,18 @@ class TransitionLog:
         columns.arrows.append(arrow)
         columns.steps.append(step)
         columns.runs.append((worker, run_id) if run_id else None)
-        if len(columns.keys) >= self.length:
-            self.older = columns
+        if len(columns.keys) >= self.part:
+            self.older.append(columns)
             self.recent = LogColumns()
+            if len(self.older) > PARTS:
+                self.older.popleft()
 
     def story(self, key: Key) -> list[str]:
         """The entries of one key, oldest first, as lines for people. O(length)."""
-        return self.older.story(key) + self.recent.story(key)
+        lines: list[str] = []
+        for columns in self.older:
+            lines.extend(columns.story(key))
+        return lines + self.recent.story(key)
 
 
 @final
@@ -94,7 +102,7 @@ class StepStamp:
 
 @final
 class LogColumns:
-    """One half of the transition log."""
+    """One part of the transition log."""
 
     __slots__ = ("arrows", "keys", "runs", "steps")
 
@@ -333,7 +341,7 @@ class Cluster:
         self.workers_by_address: dict[str, WorkerState] = {}
         self.workers_by_name: dict[str, WorkerState] = {}
         self.workers_by_host: dict[str, dict[WorkerState, None]] = {}
-        self.suppliers: dict[str, list[WorkerState]] = {}  # resource -> workers that have it
+        self.suppliers: dict[str, list[WorkerState]] = {}  # resource -> running workers, most first
         self.workers_by_backlog: Final = LoadIndex()
         self.workers_by_sent: Final = LoadIndex()
         self.idle: deque[WorkerState] = deque()  # workers with idle threads, each at most once

@@ -29,7 +29,7 @@ def note_parent(ts: TaskState, cs: ClientState, parent: Key) -> None:
 
 def unwant(ts: TaskState, cs: ClientState) -> bool:
     """The client no longer wants it. False if it did not."""
-    if ts not in cs.wants:
+    if ts.wanter is not cs and (ts.wanters is None or cs not in ts.wanters):
         return False
     del cs.wants[ts]
     if not cs.wants:
@@ -49,7 +49,7 @@ def unwant(ts: TaskState, cs: ClientState) -> bool:
             if not ts.wanters:
                 ts.wanters = None
     elif ts.wanters is not None:
-        ts.wanters.pop(cs, None)
+        del ts.wanters[cs]
         if not ts.wanters:
             ts.wanters = None
     return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shunter.state import assignment, backlog, engine, events, replicas, transitions
 from shunter.state.cluster import Cluster, Grave, Timer
-from shunter.state.events import Failure
+from shunter.state.events import Failure, Options
 from shunter.state.model import TaskState, WorkerState
 from shunter.state.names import (
     CLOSED,
@@ -65,8 +65,6 @@ def on_worker_added(cluster: Cluster, event: events.WorkerAdded) -> None:
     cluster.workers_by_address[ws.address] = ws
     cluster.workers_by_name[ws.name] = ws
     cluster.workers_by_host.setdefault(ws.host, {})[ws] = None
-    for name in supply:
-        cluster.suppliers.setdefault(name, []).append(ws)
     if not cluster.had_workers:
         cluster.had_workers = True
         backlog.restart_no_worker_clock(cluster)
@@ -78,6 +76,7 @@ def on_worker_added(cluster: Cluster, event: events.WorkerAdded) -> None:
 def _start_running(cluster: Cluster, ws: WorkerState) -> None:
     cluster.running += 1
     cluster.total_threads += ws.nthreads
+    _list_supplies(cluster, ws)
     for ts in cluster.no_worker:
         cluster.recommend(ts, QUEUED)
     backlog.mark_hungry(cluster, ws)
@@ -87,6 +86,7 @@ def _stop_running(cluster: Cluster, ws: WorkerState) -> None:
     """It takes no more work: what waited for it waits elsewhere."""
     cluster.running -= 1
     cluster.total_threads -= ws.nthreads
+    _unlist_supplies(cluster, ws)
     places = [ws.ready, ws.roots]
     if ws.demands is not None:
         places.extend(ws.demands.values())
@@ -95,6 +95,20 @@ def _stop_running(cluster: Cluster, ws: WorkerState) -> None:
     for place in places:
         for ts in backlog.all_tasks(place):
             cluster.recommend(ts, WAITING)
+
+
+def _list_supplies(cluster: Cluster, ws: WorkerState) -> None:
+    """Who has most of a resource comes first: those that have enough are found without looking at the others."""
+    for name, units in ws.supply.items():
+        have = cluster.suppliers.setdefault(name, [])
+        have.insert(assignment.count_suppliers(have, name, units), ws)
+
+
+def _unlist_supplies(cluster: Cluster, ws: WorkerState) -> None:
+    for name in ws.supply:
+        cluster.suppliers[name].remove(ws)
+        if not cluster.suppliers[name]:
+            del cluster.suppliers[name]
 
 
 def on_worker_status_changed(cluster: Cluster, event: events.WorkerStatusChanged) -> None:
@@ -195,10 +209,6 @@ def remove_worker(cluster: Cluster, ws: WorkerState, reason: str, expected: bool
     del on_host[ws]
     if not on_host:
         del cluster.workers_by_host[ws.host]
-    for name in ws.supply:
-        cluster.suppliers[name].remove(ws)
-        if not cluster.suppliers[name]:
-            del cluster.suppliers[name]
 
     running = list(ws.processing)
     run_ids = [ts.run_id for ts in running]
@@ -301,10 +311,14 @@ def fail_without_worker(cluster: Cluster) -> None:
     """Tasks that have waited too long for a permitted worker fail, with the reason."""
     cluster.is_no_worker_armed = False
     limit = cluster.settings.no_workers_timeout
+    reasons: dict[Options, str] = {}  # tasks of a submission share them: every worker is looked at once
     for ts, since in cluster.no_worker.items():
         if since + limit > cluster.now:
             break  # insertion order is time order
-        text = f"{why_no_worker(cluster, ts)}; {ts.key!r} has waited {limit:g} s for one"
+        reason = reasons.get(ts.options)
+        if reason is None:
+            reason = reasons[ts.options] = why_no_worker(cluster, ts)
+        text = f"{reason}; {ts.key!r} has waited {limit:g} s for one"
         fields: dict[str, object] = {"workers": len(cluster.workers), "waited": limit}
         cluster.recommend_erred(ts, Failure(FAILED_NO_WORKER, ts.key, text, fields=fields))
 

@@ -8,7 +8,7 @@ block that `graphs` gave them. Limits (named workers, resources, a worker to avo
 
 from __future__ import annotations
 
-from shunter.state.assignment import load_us, supplies
+from shunter.state.assignment import count_suppliers, load_us, millionths, supplies
 from shunter.state.backlog import backlog_for, waiting_work_us
 from shunter.state.cluster import Cluster
 from shunter.state.costs import size_of, transfer_s
@@ -109,19 +109,25 @@ def _tally(candidates: list[WorkerState], ws: WorkerState, size: int, mark: int)
 
 
 def _choose_limited(cluster: Cluster, ts: TaskState) -> Backlog | None:
-    best = _soonest(cluster, ts, _candidates(cluster, ts), ts.avoid)
+    best = _soonest_named(cluster, ts, ts.avoid)
     if best is None and ts.options.workers is not None and ts.options.allow_other_workers:
-        best = _soonest(cluster, ts, _suppliers(cluster, ts), ts.avoid)
+        best = _soonest_supplier(cluster, ts, ts.avoid)
     if best is None and ts.avoid >= 0:  # better there than nowhere
-        best = _soonest(cluster, ts, _candidates(cluster, ts), -1)
+        best = _soonest_named(cluster, ts, -1)
     return backlog_for(best, ts) if best is not None else None
 
 
-def _candidates(cluster: Cluster, ts: TaskState) -> list[WorkerState]:
-    """Workers that the task names (looked up now: a name outlives its worker), or that have its resources."""
+def _soonest_named(cluster: Cluster, ts: TaskState, avoid: int) -> WorkerState | None:
+    """Among the workers that the task names, or those that have its resources."""
     named = ts.options.workers
     if named is None:
-        return _suppliers(cluster, ts)
+        return _soonest_supplier(cluster, ts, avoid)
+    workers = _workers_named(cluster, named)
+    return _soonest(cluster, ts, workers, len(workers), avoid)
+
+
+def _workers_named(cluster: Cluster, named: list[str]) -> list[WorkerState]:
+    """By name, address or host, looked up now: a name outlives its worker."""
     found: list[WorkerState] = []
     for name in named:
         ws = cluster.workers_by_name.get(name)
@@ -135,26 +141,32 @@ def _candidates(cluster: Cluster, ts: TaskState) -> list[WorkerState]:
     return found
 
 
-def _suppliers(cluster: Cluster, ts: TaskState) -> list[WorkerState]:
-    """Workers that have the task's rarest resource at all; without resources, every worker."""
+def _soonest_supplier(cluster: Cluster, ts: TaskState, avoid: int) -> WorkerState | None:
+    """Among the running workers that have enough of its rarest resource; among all, if it asks for none."""
     resources = ts.options.resources
-    if not resources:
-        return cluster.worker_list
-    rarest: list[WorkerState] | None = None
-    for name, amount in resources.items():
-        if amount <= 0:
-            continue
-        have = cluster.suppliers.get(name)
-        if have is None:
-            return []
-        if rarest is None or len(have) < len(rarest):
-            rarest = have
-    return rarest if rarest is not None else cluster.worker_list
+    rarest = cluster.worker_list
+    count = len(rarest)
+    if resources:
+        is_first = True
+        for name, amount in resources.items():
+            units = millionths(amount)
+            if units == 0:
+                continue
+            have = cluster.suppliers.get(name)
+            if have is None:
+                return None
+            enough = count_suppliers(have, name, units)
+            if is_first or enough < count:
+                is_first = False
+                rarest = have
+                count = enough
+    return _soonest(cluster, ts, rarest, count, avoid)
 
 
-def _soonest(cluster: Cluster, ts: TaskState, workers: list[WorkerState], avoid: int) -> WorkerState | None:
-    """Where it would start soonest, among the next few permitted ones: the start of the walk rotates."""
-    n = len(workers)
+def _soonest(
+    cluster: Cluster, ts: TaskState, workers: list[WorkerState], n: int, avoid: int
+) -> WorkerState | None:
+    """Where it would start soonest, among the next few permitted ones of the first ``n``: the walk's start rotates."""
     if n == 0:
         return None
     best: WorkerState | None = None

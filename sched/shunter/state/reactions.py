@@ -326,9 +326,20 @@ def _on_stale_result(cluster: Cluster, ws: WorkerState, ts: TaskState | None, ke
 
 
 def _is_input_on(ws: WorkerState, ts: TaskState) -> bool:
-    """Some task that was sent to this worker needs it. O(tasks sent × their inputs)."""
+    """Some task that was sent to this worker needs it. O(the fewer of: tasks sent, dependents)."""
+    first = ts.dependent
+    if first is not None and first.processing_on is ws:
+        return True
+    others = ts.dependents
+    if others is None:
+        return False
+    if len(others) < len(ws.processing):
+        for other in others:
+            if other.processing_on is ws:
+                return True
+        return False
     for other in ws.processing:
-        if other.dependencies is not None and ts in other.dependencies:
+        if other in others:
             return True
     return False
 

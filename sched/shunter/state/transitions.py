@@ -228,7 +228,8 @@ def memory_to_released(cluster: Cluster, ts: TaskState) -> None:
             cluster.outbox.free(ws.number, ts.key)
             replicas.remove_holder(ts, ws)
     _enter(cluster, ts, RELEASED, "memory -> released")
-    cluster.complaints.pop(ts, None)
+    if cluster.complaints:
+        cluster.complaints.pop(ts, None)
     if ts.wanter is None and ts.n_waiters == 0:
         if not links.has_dependents(ts):
             released_to_forgotten(cluster, ts)

@@ -191,7 +191,8 @@ def worker(cluster: Cluster, ws: WorkerState) -> None:
     _check(cluster, cluster.workers_by_name.get(ws.name) is ws, f"{ws.name} is indexed by name")
     _check(cluster, ws in cluster.workers_by_host.get(ws.host, {}), f"{ws.name} is indexed by host")
     for name in ws.supply:
-        _check(cluster, ws in cluster.suppliers.get(name, []), f"{ws.name} is indexed by its {name}")
+        is_listed = ws in cluster.suppliers.get(name, [])
+        _check(cluster, is_listed == (ws.status == RUNNING), f"{ws.name} is indexed by its {name}")
     _check(
         cluster,
         (ws.backlog_bucket >= 0) == (backlog.waiting_count(ws) > 0),
@@ -312,6 +313,9 @@ def _tables(cluster: Cluster) -> None:
     _check(cluster, cluster.running == running, f"{running} running workers, not {cluster.running}")
     _check(cluster, cluster.total_threads == threads, f"{threads} threads, not {cluster.total_threads}")
     _check(cluster, len(cluster.worker_list) == len(cluster.workers), "each worker is listed once")
+    for name, have in cluster.suppliers.items():
+        amounts = [ws.supply[name] for ws in have]
+        _check(cluster, amounts == sorted(amounts, reverse=True), f"who has most {name} is listed first")
     _counts(cluster)
     _expected(cluster)
     if cluster.roots.count > 0:
