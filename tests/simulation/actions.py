@@ -28,6 +28,7 @@ from tests.simulation.drawing import (
     people,
     some_of,
 )
+from tests.simulation.mischief import PERFORMERS as MISCHIEF
 from tests.simulation.truth import Spec
 from tests.simulation.world import World
 
@@ -73,13 +74,24 @@ _CLIENTS: Final = {
     "unpublish": 1,
     "dataset": 1,
 }
-_FAULTS: Final = {"kill": 2, "break": 1, "leave": 1, "new worker": 2, "pause": 2, "twin": 1, "stall": 2}
+_ODD: Final = {"refused graph": 1, "aborted graph": 1, "scatter again": 1}
+_FAULTS: Final = {
+    "kill": 2,
+    "break": 1,
+    "leave": 1,
+    "new worker": 2,
+    "pause": 2,
+    "twin": 1,
+    "stall": 2,
+    "freeze": 1,
+    "forget values": 1,
+}
 PROFILES: Final[dict[str, Profile]] = {
-    "calm": Profile({**_WORK, **_CLIENTS, "new worker": 1}, faults=0.0),
-    "faulty": Profile({**_WORK, **_CLIENTS, **_FAULTS}),
+    "calm": Profile({**_WORK, **_CLIENTS, **_ODD, "new worker": 1}, faults=0.0),
+    "faulty": Profile({**_WORK, **_CLIENTS, **_ODD, **_FAULTS}),
     "churn": Profile({**_WORK, **dict.fromkeys(_FAULTS, 4)}, workers=4),
     "clients": Profile({**_WORK, **dict.fromkeys(_CLIENTS, 4), "restart": 1, "kill": 1}),
-    "slices": Profile({**_WORK, **_CLIENTS, **_FAULTS, "restart": 1}, slice=3),
+    "slices": Profile({**_WORK, **_CLIENTS, **_ODD, **_FAULTS, "restart": 1}, slice=3),
     "again": Profile(
         {"again": 20, "fixed": 2, "release": 1, "read": 4, "twin": 1, "kill": 1},
         workers=2,
@@ -102,7 +114,8 @@ def draw(seed: int, profile: Profile, count: int) -> list[Action]:
 def perform(world: World, action: Action) -> None:
     if world.trace is not None:
         world.trace(f"{world.clock.now:.4f} === {action.kind} ({action.seed})")
-    _PERFORMERS[action.kind](world, random.Random(action.seed))
+    performer = _PERFORMERS.get(action.kind) or MISCHIEF[action.kind]
+    performer(world, random.Random(action.seed))
 
 
 # ---------------------------------------------------------------------------------------------- work

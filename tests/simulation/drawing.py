@@ -11,10 +11,12 @@ from shunter.state import Options
 from tests.simulation.client import SimClient
 from tests.simulation.truth import Spec
 from tests.simulation.worker import SimWorker
-from tests.simulation.world import World
+from tests.simulation.world import KINDS, World
 
 NAMES: Final = ("w0", "w1", "w2", "w3", "w4")
 FIXED: Final = tuple(f"fixed-{n}" for n in range(6))
+#: How long tasks of a kind mostly run: short ones are sent and handed out ahead.
+_USUAL_S: Final = ((0.0, 0.00001), (0.0001, 0.0003), (0.0005, 0.002), (0.01, 0.05), (0.2, 0.5))
 
 
 def any_client(world: World, dice: random.Random) -> SimClient:
@@ -38,7 +40,8 @@ def some_of(dice: random.Random, entries: Sequence[Entry]) -> list[Entry]:
 
 def behave(dice: random.Random, spec: Spec) -> None:
     """What the task will be like."""
-    spec.duration = dice.choice([0.0, 0.00001, 0.0005, 0.01, 0.2, 1.0])
+    usual = _USUAL_S[spec.number % KINDS]
+    spec.duration = dice.choice([*usual, *usual, *usual, 0.0, 0.01, 1.0])
     spec.nbytes = dice.choice([0, 8, 8, 2_000, 2_000_000])
     fate = dice.random()
     if fate < 0.05:
@@ -51,7 +54,9 @@ def behave(dice: random.Random, spec: Spec) -> None:
         spec.secedes = True
     elif fate < 0.25:
         spec.starts_killing = dice.choice([1, 2, 9])
-    elif fate < 0.29:
+    elif fate < 0.27:
+        spec.unsendable = True
+    elif fate < 0.31:
         spec.children = dice.choice([1, 5])
         spec.waits = dice.random() < 0.5
 

@@ -39,6 +39,7 @@ def become_calm(world: World) -> None:
     world.faults = 0.0
     for worker in world.every_worker.values():
         worker.up.calm = worker.down.calm = True
+        worker.denies.clear()
         if worker.is_alive and worker.is_paused and worker.up.is_open:
             world.set_paused(worker, False)
     for client in world.clients.values():
@@ -67,7 +68,7 @@ def is_busy(world: World) -> bool:
         world.in_flight > 0
         or any(worker.busy for worker in world.workers.values())
         or any(client.busy for client in world.clients.values())
-        or world.state.next_deadline <= world.clock.now
+        or bool(world.state._cluster.incoming)
     )
 
 
@@ -127,6 +128,9 @@ def judge_error(world: World, client: SimClient, entry: Entry) -> None:
         "killed-worker": truth.deaths.get(key, 0) > world.allowed_failures,
         "lost-input": key in truth.scattered,
         "graph": True,  # an input was not there any more: tests of graphs are elsewhere
+        "serialization": any(
+            spec.unsendable for name in truth.inputs_of(key) for spec in truth.specs_of(name)
+        ),
         "no-worker": world.may_fail_without_worker,
     }.get(failure.kind, False)
     if not is_right:
@@ -152,7 +156,10 @@ def judge_cancellation(world: World, client: SimClient, entry: Entry) -> None:
         ("by this client" in reason and client.cancels)
         or any(f"{name!r}, by force" in reason for name in truth.forced)
         or ("restarted" in reason and truth.restarted)
-        or ("does not know" in reason and (entry.key in client.pure or truth.restarted or bool(truth.forced)))
+        or (
+            "does not know" in reason
+            and (entry.key in client.pure or client.cancels or truth.restarted or bool(truth.forced))
+        )
     )
     if not is_right:
         raise SimulationFailed(f"{client.name} was told wrongly that {entry.key!r} is cancelled: {reason}")

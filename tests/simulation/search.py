@@ -79,7 +79,7 @@ def _run(
         no_workers_timeout=profile.no_workers_timeout,
         allowed_failures=dice.choice([0, 1, 2]),
         inline_max=dice.choice([0, 100, 4_096]),
-        worker_ttl=dice.choice([0.0, 30.0]),
+        worker_ttl=dice.choice([0.0, 1.5, 30.0]),
     )
     world_class = WiredWorld if seed % WIRED_EVERY == WIRED_EVERY - 1 else World
     world = world_class(seed, settings, faults=profile.faults, trace=trace)

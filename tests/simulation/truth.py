@@ -32,6 +32,7 @@ class Spec:
         "runs",
         "secedes",
         "starts_killing",
+        "unsendable",
         "waits",
     )
 
@@ -48,6 +49,7 @@ class Spec:
         self.starts_killing = 0  # first starts that kill their worker
         self.children = 0  # tasks that it submits
         self.waits = False  # for them, on no thread of its worker
+        self.unsendable = False  # its value cannot leave the worker
         self.kids: list[Spec] | None = None  # those that it waits for: the same in each run
         self.runs = 0  # that have started, anywhere
 
@@ -84,6 +86,7 @@ class Truth:
         self.raised: set[int] = set()  # numbers of specs whose runs raised
         self.deaths: dict[str, int] = {}  # key -> workers that died while it was running
         self.scattered: set[str] = set()
+        self.refused: set[str] = set()  # keys of graphs that must not become tasks
         self.forced: set[str] = set()  # names of clients that cancelled by force
         self.cancelled = False
         self._specs_of: dict[str, list[Spec]] = {}
@@ -131,6 +134,8 @@ class Truth:
         return self._models[key]
 
     def sent(self, run_id: int, spec: Spec, life: int, inputs: dict[str, int]) -> None:
+        if spec.key in self.refused:
+            raise SimulationFailed(f"{spec} runs, of a graph that must be refused")
         known = self.spec_of_life.setdefault(life, spec)
         if known is not spec:
             raise SimulationFailed(f"life {life} of {spec.key!r} is {known}, and then {spec}")
@@ -147,6 +152,18 @@ class Truth:
                 self.ended[life] = step
         if alive >= 0:
             self.lives[key] = [alive]
+
+    def specs_of(self, key: str) -> list[Spec]:
+        """All that was submitted under a key."""
+        return self._specs_of.get(key, [])
+
+    def inputs_of(self, key: str) -> list[str]:
+        """All that was ever an input of a key."""
+        return [name for spec in self.specs_of(key) for name in spec.inputs]
+
+    def is_unsendable(self, value: Value) -> bool:
+        """It cannot be pickled."""
+        return value.spec >= 0 and self.specs[value.spec].unsendable
 
     def check_inputs(self, run_id: int, values: dict[str, Value]) -> None:
         """A run uses the values that the scheduler means."""

@@ -78,6 +78,7 @@ class SimWorker:
         self.machine = WorkerState(nthreads=nthreads, resources=resources, limits=limits)
         self.store: dict[str, Value] = {}
         self.sizes: dict[str, int] = {}
+        self.denies: set[str] = set()  # keys that it says not to hold
         self.queue: deque[Job] = deque()
         self.running: dict[int, Job] = {}
         self.outcomes: list[
@@ -301,11 +302,15 @@ class SimWorker:
         if peer is None or not peer.is_alive:
             self.world.clock.after(delay, lambda: self.step(we.FetchFailed(fetch.fetch, "refused")))
             return
-        keys = [key for key in fetch.keys if key in peer.store]
-        missing = [key for key in fetch.keys if key not in peer.store]
+        found = [key for key in fetch.keys if key in peer.store and key not in peer.denies]
+        missing = [key for key in fetch.keys if key not in found]
+        failed = {
+            key: "cannot be pickled" for key in found if self.world.truth.is_unsendable(peer.store[key])
+        }
+        keys = [key for key in found if key not in failed]
         values: list[object] = [peer.store[key] for key in keys]
         sizes = [peer.sizes[key] for key in keys]
-        done = we.FetchDone(fetch.fetch, keys, sizes, values, missing, {})
+        done = we.FetchDone(fetch.fetch, keys, sizes, values, missing, failed)
         is_cut = self.dice.random() < 0.5
 
         def arrive() -> None:
