@@ -52,6 +52,8 @@ class Profile(NamedTuple):
     seconds: float = 4.0
     slice: int = 1_000
     no_workers_timeout: float = 0.0
+    size: int = 1  # of graphs, times so much
+    share: float = 1.0  # of the actions that were asked for
     slow_reports: bool = False  # what workers say comes late, everything else soon
 
 
@@ -98,6 +100,21 @@ PROFILES: Final[dict[str, Profile]] = {
         seconds=8.0,
         slow_reports=True,
     ),
+    "large": Profile(
+        {
+            "submit": 10,
+            "release": 2,
+            "read": 2,
+            "cancel": 1,
+            "client goes": 1,
+            "new client": 1,
+            "kill": 1,
+            "priority": 1,
+        },
+        size=30,
+        share=0.1,
+        slice=50,
+    ),
     "impatient": Profile({**_WORK, **_CLIENTS, **_FAULTS}, no_workers_timeout=1.0, workers=1),
 }
 
@@ -107,7 +124,8 @@ def draw(seed: int, profile: Profile, count: int) -> list[Action]:
     dice = random.Random(f"{seed} actions")
     kinds = list(profile.weights)
     weights = list(profile.weights.values())
-    times = sorted(dice.uniform(0.0, profile.seconds) for _ in range(count))
+    many = max(1, round(count * profile.share))
+    times = sorted(dice.uniform(0.0, profile.seconds) for _ in range(many))
     return [Action(at, dice.choices(kinds, weights)[0], dice.getrandbits(32)) for at in times]
 
 

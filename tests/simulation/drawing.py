@@ -83,7 +83,7 @@ def any_options(dice: random.Random) -> Options:
 def any_graph(world: World, dice: random.Random, known: list[str]) -> list[Spec]:
     """Tasks in a random shape; some need keys that the client has already."""
     shape = dice.choice(["one", "roots", "chain", "tree", "fan", "shuffle", "random", "random"])
-    n = dice.choice([1, 2, 4, 9, 25])
+    n = dice.choice([1, 2, 4, 9, 25]) * world.size
     new_key = world.new_key
     rows: list[tuple[str, list[str]]] = []
     if shape == "one":

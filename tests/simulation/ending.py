@@ -6,10 +6,10 @@ from shunter.client.table import CANCELLED, ERROR, FINISHED, PENDING, Entry
 from shunter.state import DatasetUnpublished
 from shunter.wire import messages
 from tests.simulation.actions import DATASETS
-from tests.simulation.drawing import NAMES
 from tests.simulation.client import SimClient
+from tests.simulation.drawing import NAMES
+from tests.simulation.leftovers import look_at_state, look_at_worker
 from tests.simulation.truth import SimulationFailed
-from tests.simulation.worker import SimWorker
 from tests.simulation.world import World
 
 SECONDS_MAX = 300.0
@@ -193,39 +193,9 @@ def look_for_leftovers(world: World) -> None:
             for ts in world.state._cluster.tasks.values()
         ]
         raise SimulationFailed(f"{len(left)} tasks are left: {'; '.join(left[:5])}")
-    for row in world.state.view().workers():
-        sums = {
-            name: row[name]
-            for name in (
-                "processing",
-                "long_running",
-                "given_up",
-                "queued",
-                "held",
-                "nbytes",
-                "occupancy",
-                "used",
-            )
-            if row[name]
-        }
-        if sums:
-            raise SimulationFailed(f"left of {row['name']}: {sums}")
-    for kind in world.state.view().kinds():
-        if kind["alive"]:
-            raise SimulationFailed(f"left of kind {kind['name']}: {kind['alive']} tasks")
+    look_at_state(world.state, len(world.every_worker))
     for worker in world.workers.values():
-        look_at_worker(world, worker)
-
-
-def look_at_worker(world: World, worker: SimWorker) -> None:
-    worker.machine.validate()
-    counts = worker.machine.counts()
-    left = {name: n for name, n in counts.items() if n and name not in ("functions", "held", "unknown")}
-    if left:
-        raise SimulationFailed(f"left on {worker.name}: {left}")
-    values = [key for key in worker.store if key not in world.truth.scattered]
-    if values:
-        raise SimulationFailed(f"{worker.name} still holds {values}")
+        look_at_worker(worker, world.truth.scattered)
 
 
 def what_goes_on(world: World) -> str:

@@ -86,8 +86,8 @@ def forget_values(world: World, dice: random.Random) -> None:
     worker = any_worker(world, dice)
     if worker is not None and worker.store:
         keys = list(worker.store)
-        worker.denies.update(dice.sample(keys, min(len(keys), 3)))
-        world.clock.after(dice.choice([0.5, 3.0]), worker.denies.clear)
+        worker.denies.update(dice.sample(keys, min(len(keys), dice.choice([1, 3, 100]))))
+        world.clock.after(dice.choice([0.5, 6.0]), worker.denies.clear)
 
 
 PERFORMERS: Final[dict[str, Callable[[World, random.Random], None]]] = {

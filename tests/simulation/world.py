@@ -76,6 +76,7 @@ class World:
         self.state.watch(frozenset({"forgotten"}))
         self.faults = faults
         self.calm = False
+        self.size = 1  # of graphs, times so much
         self.steps = 0
         self.trace = trace
         self.workers: dict[int, SimWorker] = {}  # connected, as the server sees it
