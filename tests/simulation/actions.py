@@ -383,9 +383,9 @@ def _pause(world: World, dice: random.Random) -> None:
 def _stall(world: World, dice: random.Random) -> None:
     """A link is slow for a while, in one direction."""
     worker = any_worker(world, dice)
-    peers = [any_client(world, dice), *([worker] if worker is not None else [])]
-    peer = dice.choice(peers)
-    dice.choice([peer.up, peer.down]).stall(dice.choice([0.2, 1.0]))
+    client = any_client(world, dice)
+    pipes = [client.up, client.down, *([worker.up, worker.down] if worker is not None else [])]
+    dice.choice(pipes).stall(dice.choice([0.2, 1.0]))
 
 
 _PERFORMERS: Final[dict[str, Callable[[World, random.Random], None]]] = {

@@ -41,10 +41,10 @@ class Clock:
 
 
 #: Delays on a link, in seconds: mostly short, at times long enough for anything to overtake.
-DELAYS: Final = (0.0, 0.0001, 0.0001, 0.001, 0.001, 0.01, 0.05, 0.3)
+DELAYS: Final[tuple[float, ...]] = (0.0, 0.0001, 0.0001, 0.001, 0.001, 0.01, 0.05, 0.3)
 #: … on links that are quick, and on those where much is said before the other end hears of it.
-QUICK: Final = (0.0, 0.0001, 0.001)
-SLOW: Final = (0.001, 0.05, 0.1, 0.3)
+QUICK: Final[tuple[float, ...]] = (0.0, 0.0001, 0.001)
+SLOW: Final[tuple[float, ...]] = (0.001, 0.05, 0.1, 0.3)
 
 
 class Pipe:

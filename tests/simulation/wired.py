@@ -6,6 +6,7 @@ peers; between a worker's machine and the network its true reports. Slower, so o
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -49,7 +50,7 @@ from shunter.worker import instructions as wi
 from shunter.worker.reports import frames_of
 from shunter.worker.threads import TaskFailure
 from tests.simulation.client import SimClient
-from tests.simulation.clock import Clock
+from tests.simulation.clock import Clock, Pipe
 from tests.simulation.truth import SimulationFailed, Spec
 from tests.simulation.worker import SimWorker
 from tests.simulation.world import World
@@ -83,21 +84,21 @@ def frames_in(data: object) -> list[tuple[list[object], bytes]]:
     return frames
 
 
-class WirePipe:
-    """A pipe for bytes: what is said in objects becomes frames on its way in."""
+class WirePipe(Pipe):
+    """A pipe for bytes: what a client says in objects becomes frames on its way in."""
 
-    def __init__(self, pipe: object, frames: Callable[[object], list[Frame]]) -> None:
-        self.pipe = pipe
+    def __init__(
+        self,
+        clock: Clock,
+        dice: random.Random,
+        deliver: Callable[[object], None],
+        frames: Callable[[object], list[Frame]],
+    ) -> None:
+        super().__init__(clock, dice, deliver)
         self._frames = frames
 
-    def __len__(self) -> int:
-        return len(self.pipe)  # type: ignore[arg-type]
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.pipe, name)
-
     def send(self, item: object) -> None:
-        self.pipe.send(item if isinstance(item, bytes) else bytes_of(self._frames(item)))  # type: ignore[attr-defined]
+        super().send(bytes_of(self._frames(item)))
 
 
 class FalseLink:
@@ -177,10 +178,10 @@ def _worker_event(message: messages.ToWorker) -> we.Event | None:
 class WiredClient(SimClient):
     """A client that hears bytes. What it says is put into frames by its pipe."""
 
-    def __init__(self, world: WiredWorld, number: int, name: str) -> None:
+    def __init__(self, world: World, number: int, name: str) -> None:
         super().__init__(world, number, name)
         self.known_functions: set[int] = set()
-        self.up = WirePipe(self.up, self._frames)  # type: ignore[assignment]
+        self.up = WirePipe(world.clock, self.dice, lambda item: world.from_client(self, item), self._frames)
 
     def _frames(self, item: object) -> list[Frame]:
         if isinstance(item, GraphPart):
@@ -422,6 +423,3 @@ class WiredWorld(World):
     def _woken(self) -> None:
         self._wake_due = False
         self.drain()
-
-
-__all__ = ["Clock", "WiredWorld"]

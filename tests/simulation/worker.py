@@ -10,6 +10,7 @@ from shunter.state import (
     AcquireFailed,
     Event,
     Failure,
+    FailureKind,
     KeysAdded,
     LongRunning,
     TakeBackAnswered,
@@ -340,7 +341,7 @@ def event_of(worker: SimWorker, each: wi.Instruction) -> Event | wi.AskFunction:
     if isinstance(each, wi.ReportFailed):
         failure = each.failure
         if isinstance(failure, wi.TextFailure):
-            kind = "no-worker" if failure.kind == "no-worker" else "serialization"
+            kind: FailureKind = "no-worker" if failure.kind == "no-worker" else "serialization"
             failure = Failure(kind, each.key, failure.text)
         assert isinstance(failure, Failure)
         return TaskFailed(n, each.key, each.run_id, failure, each.start, each.duration, each.thread)

@@ -39,6 +39,7 @@ from shunter.state import (
     WorkerDied,
     WorkerGone,
     WorkerRemoved,
+    WorkerStatus,
     WorkerStatusChanged,
 )
 from shunter.wire import messages
@@ -62,8 +63,8 @@ class World:
         faults: 0 to 1, how much goes wrong by itself.
     """
 
-    worker_class = SimWorker
-    client_class = SimClient
+    worker_class: type[SimWorker] = SimWorker
+    client_class: type[SimClient] = SimClient
 
     def __init__(
         self, seed: int, settings: Settings, *, faults: float, trace: Callable[[str], None] | None = None
@@ -376,8 +377,8 @@ class World:
     def set_paused(self, worker: SimWorker, paused: bool) -> None:
         """A worker pauses or resumes by itself, and says so."""
         worker.is_paused = paused
-        status = "paused" if paused else "running"
-        worker.step(we.StatusSet("paused" if paused else "running"))
+        status: WorkerStatus = "paused" if paused else "running"
+        worker.step(we.StatusSet(status))
         self.tell_status(worker, WorkerStatusChanged(worker.number, status))
 
     def tell_status(self, worker: SimWorker, event: WorkerStatusChanged) -> None:
