@@ -26,7 +26,8 @@ OWNERS: Final[dict[str, dict[str, str]]] = {
     },
     "WorkerState": {
         "assignment": (
-            "processing n_long_running occupancy_us used asked_back n_expected n_held progress_at sent_bucket sent_slot sent_floor"
+            "processing n_long_running occupancy_us used asked_back n_expected n_held progress_at "
+            "sent_bucket sent_slot sent_floor"
         ),
         "replicas": "has_what nbytes",
         "backlog": "ready roots demands backlog_bucket backlog_slot backlog_floor listed_hungry",

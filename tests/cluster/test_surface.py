@@ -315,6 +315,7 @@ def test_restart_by_an_asynchronous_client__the_same(cluster: LocalCluster, clie
             return await asynchronous.restart()
 
     assert asyncio.run(asyncio.wait_for(run(), PATIENCE)) == 2
+    client.list_datasets()  # What this client was told before the answer, it has heard.
     with pytest.raises(concurrent.futures.CancelledError, match="the cluster was restarted"):
         future.result(PATIENCE)
 

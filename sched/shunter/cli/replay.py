@@ -193,8 +193,12 @@ def examine_wreck(replay: Replay, error: Exception) -> None:
     """Open the debugger where the state broke."""
     import pdb
 
-    with at_hand(replay):
-        pdb.post_mortem(error.__traceback__)
+    tracer = sys.gettrace()
+    try:
+        with at_hand(replay):
+            pdb.post_mortem(error.__traceback__)
+    finally:
+        sys.settrace(tracer)  # a debugger that is left takes all tracing with it
 
 
 @contextmanager
