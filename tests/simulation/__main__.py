@@ -21,7 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--profile", choices=list(PROFILES), help="default: seeds take turns")
     parser.add_argument("--trace", action="store_true", help="print every event and instruction")
     parser.add_argument(
-        "--shrink", action="store_true", help="leave out what is not needed for it to fail, and trace"
+        "--shrink",
+        action="store_true",
+        help="trace a failing seed without the actions that it can fail without",
     )
     parser.add_argument("--seeds", metavar="A:B", help="run these")
     parser.add_argument("--jobs", type=int, default=1)
@@ -46,6 +48,8 @@ def run_one(options: argparse.Namespace) -> int:
     try:
         stats = simulate(options.seed, steps=options.steps, profile=profile, actions=actions, trace=trace)
     except SimulationFailed as error:
+        if actions is None and not options.trace:
+            actions = shrink(options.seed, steps=options.steps, profile=profile)
         if actions is not None:
             print(f"{len(actions)} actions are enough:", *actions, sep="\n  ")
         print(error)
@@ -70,27 +74,27 @@ def _try(work: tuple[int, int | None, str | None]) -> tuple[int, str]:
 
 def run_many(first: int, last: int, options: argparse.Namespace) -> int:
     """All seeds from ``first`` up to ``last``; failures go to the file, where the next call goes on."""
-    failed = 0
+    failed: set[int] = set()
     if options.resume is not None and options.resume.exists():
         for line in options.resume.read_text().splitlines():
             word, _, rest = line.partition(" ")
             if word == "done":
                 first = max(first, int(rest))
             elif word == "failed":
-                failed += 1
+                failed.add(int(rest.partition(" ")[0]))
     start = time.monotonic()
     work = [(seed, options.steps, options.profile) for seed in range(first, last)]
     for n, (seed, text) in enumerate(_results(work, options.jobs), 1):
         if text:
-            failed += 1
+            failed.add(seed)
             print(f"\nseed {seed}: {text}", flush=True)
-            _note(options.resume, f"failed {seed}")
+            _note(options.resume, f"failed {seed} {text.splitlines()[0]}")
         if n % 100 == 0 or n == len(work):
             rate = n / (time.monotonic() - start)
             left = (len(work) - n) / rate
             _note(options.resume, f"done {seed + 1}")
             print(
-                f"\r{seed + 1} of {last}, {rate:.0f} a second, {failed} failed, {left / 60:.0f} min left ",
+                f"\r{seed + 1} of {last}, {rate:.0f} a second, {len(failed)} failed, {left / 60:.0f} min left ",
                 end="" if sys.stdout.isatty() else "\n",
                 flush=True,
             )

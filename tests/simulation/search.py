@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from shunter.state import Settings
 from tests.simulation.actions import PROFILES, Action, Profile, draw, new_worker, perform
-from tests.simulation.ending import finish
+from tests.simulation.ending import EVENTS_MAX, finish, what_goes_on
 from tests.simulation.truth import SimulationFailed
 from tests.simulation.wired import WiredWorld
 from tests.simulation.world import World
@@ -67,7 +68,7 @@ def simulate(
         story = getattr(error, "story", None)
         more = "\n".join(["", *story[-30:]]) if story else ""
         raise SimulationFailed(
-            f"{type(error).__name__}: {error}{more}\nto see this again: {again}"
+            f"{type(error).__name__}: {error}{more}\nto see this again: {again} [--trace | --shrink]"
         ) from error
     return Stats(world.steps, world.clock.done, world.clock.now)
 
@@ -97,6 +98,8 @@ def _run(
         world.clock.at(start + action.at, lambda action=action: perform(world, action))  # type: ignore[misc]
     while world.clock.next_at <= start + profile.seconds:
         world.clock.run_next()
+        if world.clock.done > EVENTS_MAX:
+            raise SimulationFailed(f"it goes round and round: {what_goes_on(world)}")
     finish(world)
     return world
 
@@ -114,24 +117,35 @@ def find(
 
 
 def shrink(
-    seed: int, *, steps: int | None = None, profile: str | None = None, most: int = 400
+    seed: int, *, steps: int | None = None, profile: str | None = None, seconds: float = 60.0
 ) -> list[Action]:
-    """The fewest actions found with which the seed still fails, by leaving out ever smaller parts (delta debugging)."""
+    """The fewest actions found with which the seed fails in the same way (delta debugging).
+
+    Args:
+        seed: one that fails; of one that does not, all actions are given.
+        steps, profile: as in `simulate`.
+        seconds: of real time; after that what was found so far is given.
+    """
     name = profile or profile_of(seed)
     actions = draw(seed, PROFILES[name], steps or ACTIONS)
     wrong = _what_fails(seed, name, actions)
-    size = len(actions) // 2
-    runs = 0
-    while size >= 1 and runs < most:
+    if not wrong:
+        return actions
+    end = time.monotonic() + seconds
+    size = max(1, len(actions) // 2)
+    while time.monotonic() < end:
+        before = len(actions)
         at = 0
-        while at < len(actions) and runs < most:
+        while at < len(actions) and time.monotonic() < end:
             fewer = actions[:at] + actions[at + size :]
-            runs += 1
             if _what_fails(seed, name, fewer) == wrong:
                 actions = fewer
             else:
                 at += size
-        size //= 2
+        if size > 1:
+            size //= 2
+        elif len(actions) == before:
+            break  # None of them can be left out.
     return actions
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import shunter
 from tests.simulation import SimulationFailed, simulate
+from tests.simulation.__main__ import main
 from tests.simulation.actions import PROFILES, Action, draw
 from tests.simulation.search import find, profile_of, shrink
 from tests.simulation.truth import Truth, Value
@@ -38,7 +41,9 @@ def test_same_seed_again__same_story(seed: int) -> None:
 
 
 def test_something_is_wrong__message_has_the_line_that_shows_it_again() -> None:
-    with pytest.raises(SimulationFailed, match=r"tests.simulation --seed 3 --steps 40 --profile calm"):
+    with pytest.raises(
+        SimulationFailed, match=r"python -m tests.simulation --seed 3 --steps 40 --profile calm"
+    ):
         simulate(3, steps=40, profile="calm", actions=[Action(0.1, "no such action", 1)])
 
 
@@ -74,3 +79,20 @@ def test_actions__are_drawn_from_seeds_of_their_own() -> None:
 
 def _without_addresses(story: list[str]) -> list[str]:
     return [line.partition(" object at 0x")[0] for line in story]
+
+
+def test_many_seeds__go_on_where_the_file_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "seeds.txt"
+    assert main(["--seeds", "0:3", "--steps", "5", "--resume", str(file)]) == 0
+    assert main(["--seeds", "0:5", "--steps", "5", "--resume", str(file)]) == 0
+
+    assert file.read_text().splitlines() == ["done 3", "done 5"]
+    assert "5 of 5" in capsys.readouterr().out
+
+
+def test_some_seed_fails__the_file_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "seeds.txt"
+    monkeypatch.setattr(Truth, "check_result", lambda *arguments: 1 / 0)
+    assert main(["--seeds", "0:2", "--profile", "calm", "--resume", str(file)]) == 1
+
+    assert file.read_text().splitlines()[0].startswith("failed 0 ZeroDivisionError")
