@@ -29,6 +29,8 @@ TIMEOUT: Final = 1200  # seconds for one benchmark on one build
 #: name -> (module, peers that it can run).
 BENCHMARKS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "core": ("benchmarks.micro.core", ("dask",)),
+    "steps": ("benchmarks.micro.steps", ()),
+    "scaling": ("benchmarks.micro.scaling", ()),
     "throughput": ("benchmarks.cluster.throughput", ("processpool", "dask")),
     "latency": ("benchmarks.cluster.latency", ("processpool", "dask")),
     "startup": ("benchmarks.cluster.startup", ("dask",)),
@@ -53,20 +55,27 @@ class Row(NamedTuple):
 
 def core_rows() -> list[Row]:
     rows = []
-    goals = {"independent": "≤ 6", "chains": "≤ 6", "tree": "≤ 6"}
+    goals = {"independent": "≤ 4", "chains": "≤ 4", "tree": "≤ 4"}
     for shape in ("independent", "chains", "tree", "shuffle", "merge"):
         where = {"shape": shape}
         rows.append(Row(f"state, {shape}: µs a task", "core", where, "us_per_task", goals.get(shape, "")))
         rows.append(Row(f"state, {shape}: µs a task to order", "core", where, "order_us"))
-        rows.append(Row(f"state, {shape}: bytes a task", "core-memory", where, "bytes_per_task", "≤ 800"))
+        rows.append(Row(f"state, {shape}: bytes a task", "core-memory", where, "bytes_per_task", "≤ 600"))
         rows.append(
             Row(f"state, {shape}: live bytes, end / start", "core-memory", where, "live_ratio", "≤ 1.05")
         )
     return rows
 
 
+ALL: Final = {"scene": "all", "event": "all"}
+
 ROWS: Final = [
     *core_rows(),
+    Row("state: µs to release a key", "core", {"shape": "independent"}, "forget_us", "≤ 0.5"),
+    Row("state, longest steps (99.9 %): share of 1 ms + 1 µs a task", "steps", ALL, "share_p999", "≤ 1"),
+    Row("state, longest step: the same share", "steps", ALL, "share_most"),
+    Row("state, one event, 100 times as much: time ×", "scaling", {"event": "worst"}, "time_ratio", "≤ 2.5"),
+    Row("… instructions ×", "scaling", {"event": "worst"}, "instructions_ratio", "≤ 1.1"),
     Row("10,000 tasks by map: tasks/s", "throughput", {"way": "map"}, "tasks_per_s", more_is_better=True),
     Row("… by the pool's", "throughput-ratio", {"peer": "processpool"}, "map", "≥ 0.6", True),
     Row(

@@ -3,12 +3,14 @@ r"""The state alone: microseconds and bytes for each task, from its graph to its
 The facade is driven as the server does it: events in, instructions out. A graph comes in parts, Ticks follow as
 ``next_deadline`` asks for them, every ComputeTasks is answered by one TasksFinished with its columns, first come,
 first served, and at last the client releases what it wanted. Nothing is encoded, no socket is used; the garbage
-collector is set as the server sets it. The driver's own work (a few lists for each instruction) is counted.
+collector is set as the server sets it. The driver's own work (a few lists for each instruction) is counted. Times are
+processor time of the thread, so that what else the machine does hardly matters.
 
 Each shape runs in processes of its own. Reported for each, as medians over repeats:
 
 create_us, finish_us, forget_us
-    of a graph that comes in running order, so that it is not ordered
+    of a graph that comes in running order, so that it is not ordered; forgotten by one event that releases what was
+    wanted (of independent tasks: every task)
 us_per_task
     their sum
 order_us
@@ -37,8 +39,9 @@ from typing import Final
 import psutil
 
 from benchmarks import report
-from benchmarks.micro.driving import Driver, Graph, set_gc
+from benchmarks.micro.driving import Driver, Graph
 from benchmarks.shapes import CORE
+from shunter.server.scheduler import tune_gc
 
 MEMORY_N: Final = 20_000  # tasks when bytes are counted
 PEERS: Final = ("dask",)
@@ -50,7 +53,7 @@ PEERS: Final = ("dask",)
 def measure_time(shape: str, n: int, n_workers: int, nthreads: int, repeats: int) -> None:
     graph = Graph(CORE[shape](n))
     tasks = len(graph.keys)
-    set_gc()
+    tune_gc()
     warm_up(shape, n_workers, nthreads)
     rows: dict[str, list[float]] = {"create": [], "ordered": [], "finish": [], "forget": []}
     for _ in range(repeats):
@@ -89,7 +92,7 @@ def warm_up(shape: str, n_workers: int, nthreads: int) -> None:
 def measure_memory(shape: str, n: int, n_workers: int, nthreads: int, repeats: int) -> None:
     graph = Graph(CORE[shape](n))
     tasks = len(graph.keys)
-    set_gc()
+    tune_gc()
     before = resident()
     driver = Driver(n_workers, nthreads)
     driver.create(graph)

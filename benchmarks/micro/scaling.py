@@ -8,8 +8,9 @@ Reported for each event:
 us_small, us_large, time_ratio
     processor time of the step, median; the large one costs more where the processor's caches miss
 instructions_small, instructions_large, instructions_ratio
-    with ``--callgrind``, on the compiled build: instructions of the step, mean. Valgrind counts them; it makes
-    everything some 10 to 50 times slower
+    on the compiled build, where there is Valgrind: instructions of the step, median
+
+and for the event "worst" the largest ratios.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,8 +29,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from benchmarks import report
-from benchmarks.micro.driving import CLIENT, DURATION, Driver, Graph, set_gc
+from benchmarks.micro.driving import CLIENT, DURATION, Driver, Graph
 from benchmarks.shapes import Shape
+from shunter.server.scheduler import tune_gc
 from shunter.state import (
     DEFAULT_OPTIONS,
     ClientAdded,
@@ -404,7 +407,7 @@ def measure(tasks: int, workers: int, times: int, *, wait: bool) -> None:
     """
     mark = sys.getallocatedblocks if wait else nothing
     run = Run(tasks, workers)
-    set_gc()
+    tune_gc()
     if wait:
         print("ready", flush=True)
         sys.stdin.readline()
@@ -468,6 +471,12 @@ def instructions_of_each(tasks: int, workers: int, times: int) -> dict[str, floa
     return found
 
 
+def can_count() -> bool:
+    return report.build() == "compiled" and bool(
+        shutil.which("valgrind") and shutil.which("callgrind_control")
+    )
+
+
 def count_in(dump: Path) -> int:
     """The sum that a dump of Callgrind ends with."""
     for line in reversed(dump.read_text(encoding="utf-8").splitlines()):
@@ -481,7 +490,6 @@ def count_in(dump: Path) -> int:
 
 def main(argv: list[str] | None = None) -> None:
     parser = report.parser(__doc__)
-    parser.add_argument("--callgrind", action="store_true", help="count instructions, too (takes minutes)")
     parser.add_argument("--measure", type=int, nargs=3, metavar="N", help=argparse.SUPPRESS)
     parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
@@ -490,18 +498,21 @@ def main(argv: list[str] | None = None) -> None:
         return
     large = (LARGE[0] // 10, LARGE[1] // 10) if given.quick else LARGE
     us = [time_of_each(*size) for size in (SMALL, large)]
-    counts = [instructions_of_each(*size, 50) for size in (SMALL, large)] if given.callgrind else []
+    counts = [instructions_of_each(*size, 50) for size in (SMALL, large)] if can_count() else []
+    ratios: dict[str, list[float]] = {"time_ratio": [], "instructions_ratio": []}
     for name in EVENTS:
-        fields: dict[str, object] = {
-            "us_small": us[0][name],
-            "us_large": us[1][name],
-            "time_ratio": us[1][name] / us[0][name],
-        }
+        fields = {"us_small": us[0][name], "us_large": us[1][name], "time_ratio": us[1][name] / us[0][name]}
         if counts:
             fields["instructions_small"] = counts[0][name]
             fields["instructions_large"] = counts[1][name]
             fields["instructions_ratio"] = counts[1][name] / counts[0][name]
+        for ratio, values in ratios.items():
+            if ratio in fields:
+                values.append(fields[ratio])
         report.emit("scaling", event=name, small=SMALL, large=large, **fields)
+    report.emit(
+        "scaling", event="worst", **{ratio: max(values) for ratio, values in ratios.items() if values}
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ with what it is allowed. Its share of that is above 1 if it took too long.
 What is touched is counted low, by hand, for each event:
 
 * a part of a graph, a result, a key that is wanted or given another priority: the task, its inputs and its dependents;
-* keys that are released: the same, and the tasks that are forgotten;
+* keys that are released: the same, or the tasks that are forgotten and their edges, if those are more;
 * a commit: the tasks and edges of the graph, 8,000 at most; a Tick while a graph comes in: 1,000, at most its size;
 * cancelling, retrying, failing: the tasks that follow from it, and their edges;
 * a worker that comes or goes, a timer: the tasks it has, holds or lets run.
@@ -44,8 +44,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from benchmarks import report
-from benchmarks.micro.driving import CLIENT, Driver, Graph, finished, set_gc
+from benchmarks.micro.driving import CLIENT, Driver, Graph, finished
 from benchmarks.shapes import Shape, all_to_all, chains, independent, layered_random, tree
+from shunter.server.scheduler import tune_gc
 from shunter.state import (
     DEFAULT_OPTIONS,
     ClientAdded,
@@ -112,6 +113,7 @@ class Timed(Driver):
         self.steps: defaultdict[str, list[Step]] = defaultdict(list)
         self.weights: dict[object, int] = {}
         self.coming_in = 0  # tasks and edges of the graph that is on its way
+        self.edges_each = 0.0  # mean number of inputs of a task
         self.touched = -1  # what the next step touches, if it does not follow from its event
         self.gc_ns = 0
         self.gc_started = 0
@@ -131,7 +133,7 @@ class Timed(Driver):
         started = time.thread_time_ns()
         state.step(event, now)
         ns = time.thread_time_ns() - started
-        touched = max(touched, before - self.left())
+        touched = max(touched, round((before - self.left()) * (1 + self.edges_each)))
         self.steps[type(event).__name__].append(Step(ns / 1000, self.gc_ns / 1000, touched))
 
     def step(self, event: Event) -> None:
@@ -233,7 +235,9 @@ class Timed(Driver):
             for other in inputs or ():
                 weights[str(other)] += 1
         self.weights.update(weights)
-        self.coming_in = len(graph.keys) + sum(len(inputs or ()) for inputs in graph.inputs)
+        edges = sum(len(inputs or ()) for inputs in graph.inputs)
+        self.coming_in = len(graph.keys) + edges
+        self.edges_each = edges / len(graph.keys)
         for event in graph.events(self.graphs, in_order=in_order, order=order):
             self.step(event)
         self.graphs += 1
@@ -448,7 +452,7 @@ def tell(scene: str, event: str, steps: Sequence[Step]) -> None:
 
 def measure(scene: str, n: int) -> None:
     """Run one scene in this process; its steps go to stdout, one line for each event."""
-    set_gc()
+    tune_gc()
     driver = SCENES[scene](n)
     for event, steps in driver.steps.items():
         print(json.dumps([event, steps]), flush=True)

@@ -43,7 +43,7 @@ def test_lines_of_both_builds_and_a_peer__stand_side_by_side() -> None:
 
     text = table.make_table(lines, ["pure", "compiled"], ["dask"])
 
-    assert "| state, tree: µs a task | 12 | 4 | × 3.00 | 64.7 | ≤ 6 |" in text.splitlines()
+    assert "| state, tree: µs a task | 12 | 4 | × 3.00 | 64.7 | ≤ 4 |" in text.splitlines()
 
 
 def test_rate__gains_when_it_is_larger() -> None:
