@@ -291,7 +291,10 @@ def _client_goes(world: World, dice: random.Random) -> None:
 
 def _detach(world: World, dice: random.Random) -> None:
     client = any_client(world, dice)
-    entries = some_of(dice, client.held)
+    live = [
+        entry for entry in client.held if client.table.find(entry.key) is entry
+    ]  # as `GivingUp.detach` asks
+    entries = some_of(dice, live)
     client.pure.update(entry.key for entry in entries)  # an unknown one is answered
     client.up.send(KeysDetached(client.number, [entry.key for entry in entries]))
     if dice.random() < 0.7:

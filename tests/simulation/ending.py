@@ -193,7 +193,7 @@ def look_for_leftovers(world: World) -> None:
             for ts in world.state._cluster.tasks.values()
         ]
         raise SimulationFailed(f"{len(left)} tasks are left: {'; '.join(left[:5])}")
-    look_at_state(world.state, len(world.every_worker))
+    look_at_state(world.state)
     for worker in world.workers.values():
         look_at_worker(worker, world.truth.scattered)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from shunter.state import SchedulerState
@@ -35,19 +36,19 @@ WORKER_FIELDS: Final = (
     "processing",
     "used",
 )
-#: For each worker that ever came its silence; besides, idle threads looking for work, parents of tasks …
-TIMERS_BESIDE: Final = 40
+#: Timers for one and the same thing: a task that is given up while it waits for a retry may leave one.
+TIMERS_ALIKE: Final = 2
 
 
-def look_at_state(state: SchedulerState, workers_ever: int) -> None:
+def look_at_state(state: SchedulerState) -> None:
     """Every table of the scheduler is empty, every sum zero."""
     cluster = state._cluster
     left: dict[str, object] = {name: getattr(cluster, name) for name in TABLES if len(getattr(cluster, name))}
     left.update({name: getattr(cluster.counts, name) for name in COUNTS if getattr(cluster.counts, name)})
     if cluster.unsent or cluster.roots.count or cluster.roots.work_us:
         left["unsent"] = (cluster.unsent, cluster.roots.count, cluster.roots.work_us)
-    if len(cluster.timers) > workers_ever + TIMERS_BESIDE:
-        left["timers"] = [timer[2].what for timer in cluster.timers]
+    timers = Counter((timer.what, timer.number, timer.key) for _, _, timer in cluster.timers)
+    left.update({f"timers {timer}": n for timer, n in timers.items() if n > TIMERS_ALIKE})
     for cs in [*cluster.clients.values(), cluster.detached]:
         if cs.wants or cs.children or cs.incoming or cs.deferred:
             left[cs.name] = "wants, children or events behind a graph"
