@@ -315,12 +315,20 @@ def test_cancelled_here_and_submitted_again__confirmation_does_not_cancel_it(tab
     assert old.status == "cancelled" and new.is_pending
 
 
-def test_cancelled_by_others_and_submitted_again__is_fenced_off_not_at_all(table: FutureTable) -> None:
-    # The scheduler had no interest of ours any more when it said so: what comes now is new.
+def test_cancelled_by_others_and_submitted_again__what_is_still_said_of_it_is_not_about_the_new_one(
+    table: FutureTable,
+) -> None:
+    """A retry that crossed the news has had the task run once more; its result comes after the key is used again."""
     table.add("x")
-    table.cancelled(["x"], ["by force"])
-    assert table.open_fence() == 0
+    heard: list[list[str]] = []
+    table.on_cancelled = heard.append
+    table.cancelled(["x"], ["cancelled by client 'c', by force"])
+    assert heard == [["x"]]
+    fence = table.open_fence()
     x = table.add("x")
+    table.finished(["x"], [8], [b"of the former life"])
+    assert x.is_pending
+    table.pass_fence(fence, {"x": ("queued", -1)})
     finish(table, "x")
     assert x.status == "finished"
 

@@ -125,6 +125,7 @@ class GivingUp:
         with self._connection.lock:
             if self._connection.unusable is None:
                 self._connection.say_keys(messages.Release, keys)
+                self.put_fence()
                 self._connection.flush()
 
     def detach(self, entries: Sequence[Entry]) -> None:

@@ -406,6 +406,7 @@ class FutureTable:
                 if status == CANCELLED:
                     del self._entries[key]
                     cancelled.append(key)
+                    self._put_behind_fence(entry)
                 if not entry.is_here:
                     self._settle(entry, status, error, done)
             due = self._take_watchers(done)
