@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.simulation.actions import PROFILES
+from tests.simulation.profiles import PROFILES
 from tests.simulation.search import profile_of, shrink, simulate
 from tests.simulation.truth import SimulationFailed
 

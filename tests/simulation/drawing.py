@@ -9,9 +9,10 @@ from typing import Final
 from shunter.client.table import Entry
 from shunter.state import Options
 from tests.simulation.client import SimClient
+from tests.simulation.scheduler import KINDS
 from tests.simulation.truth import Spec
 from tests.simulation.worker import SimWorker
-from tests.simulation.world import KINDS, World
+from tests.simulation.world import World
 
 NAMES: Final = ("w0", "w1", "w2", "w3", "w4")
 FIXED: Final = tuple(f"fixed-{n}" for n in range(6))

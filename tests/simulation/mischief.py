@@ -9,8 +9,9 @@ from typing import Final
 from shunter.state import DEFAULT_OPTIONS, GraphAborted, GraphBegin, GraphPart
 from shunter.wire import messages
 from tests.simulation.drawing import any_client, any_graph, any_worker, keys_of
+from tests.simulation.scheduler import KINDS
 from tests.simulation.truth import Spec
-from tests.simulation.world import KINDS, World
+from tests.simulation.world import World
 
 #: Longer than `worker_ttl` where there is one.
 FROZEN_S: Final = 3.0

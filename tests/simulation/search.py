@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from shunter.state import Settings
-from tests.simulation.actions import PROFILES, Action, Profile, draw, new_worker, perform
+from tests.simulation.actions import Action, draw, new_worker, perform
 from tests.simulation.ending import EVENTS_MAX, finish, what_goes_on
+from tests.simulation.profiles import PROFILES, Profile
 from tests.simulation.truth import SimulationFailed
 from tests.simulation.wired import WiredWorld
 from tests.simulation.world import World

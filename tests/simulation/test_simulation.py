@@ -9,7 +9,8 @@ import pytest
 import shunter
 from tests.simulation import SimulationFailed, simulate
 from tests.simulation.__main__ import main
-from tests.simulation.actions import PROFILES, Action, draw
+from tests.simulation.actions import Action, draw
+from tests.simulation.profiles import PROFILES
 from tests.simulation.search import find, profile_of, shrink
 from tests.simulation.truth import Truth, Value
 
