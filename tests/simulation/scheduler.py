@@ -205,6 +205,15 @@ class Server:
                 for spec in specs:
                     self.truth.deaths[spec.key] = self.truth.deaths.get(spec.key, 0) + 1
 
+    def check_inputs(self, run_id: int, values: dict[str, Value]) -> None:
+        """A run uses the values that the scheduler means, as long as that still waits for it.
+
+        A worker that has not heard that a run is over may fetch a later value of a key; nobody uses what comes of it.
+        """
+        ts = self.state._cluster.tasks.get(self.truth.meant[run_id].spec.key)
+        if ts is not None and ts.run_id == run_id:
+            self.truth.check_inputs(run_id, values)
+
     def cut_off(self, number: int) -> None:
         """The server closes a peer's link; the peer notices later."""
         raise NotImplementedError

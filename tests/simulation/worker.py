@@ -196,7 +196,7 @@ class SimWorker:
 
     def _run(self, job: Job) -> None:
         world = self.world
-        world.truth.check_inputs(job.run_id, job.inputs)
+        world.check_inputs(job.run_id, job.inputs)
         spec = world.truth.meant[job.run_id].spec
         spec.runs += 1
         seconds = spec.duration
@@ -233,7 +233,7 @@ class SimWorker:
             return
         del self.running[job.ticket]
         meant = self.world.truth.meant[job.run_id]
-        self.world.truth.check_inputs(job.run_id, job.inputs)  # the run may have been adopted meanwhile
+        self.world.check_inputs(job.run_id, job.inputs)  # the run may have been adopted meanwhile
         if meant.spec.payload != spec.payload:
             raise SimulationFailed(f"{spec} was adopted as {meant.spec}")
         if n <= spec.fails and not (self.world.calm and spec.fails < 1_000 and n > 0):
