@@ -230,9 +230,14 @@ class FakeScheduler:
         return [m.Erred([key], [0], [failure])] if tell else []
 
     def _interest(self, arguments: dict[str, object]) -> object:
+        """What was submitted and has no end yet is on its way."""
         rows = self.answers["who_has"](arguments)
         assert isinstance(rows, list)
-        return [row[:3] for row in rows]
+        on_their_way = set(self.submitted())
+        return [
+            [key, "queued", -1] if status == "unknown" and key in on_their_way else [key, status, nbytes]
+            for key, status, nbytes, *_ in rows
+        ]
 
     def _who_has(self, arguments: dict[str, object]) -> object:
         keys = arguments["keys"]

@@ -381,4 +381,4 @@ def test_any_events_in_any_order__machine_lives_with_them(request: pytest.Fixtur
 def test_every_event_there_is__is_among_them() -> None:
     found = {getattr(worker_events, name) for name in worker_events.__all__}
 
-    assert {each for each in found if isinstance(each, type) and each is not Event} == set(EVENTS)
+    assert {each for each in found if type(each) is type and each is not Event} == set(EVENTS)
