@@ -17,7 +17,9 @@ SEEDS = 300
 SECONDS_MAX = 110
 
 
-@pytest.mark.skipif(_debug.INSTALLED, reason="planted in the pure build: a compiled one would be told the same again")
+@pytest.mark.skipif(
+    _debug.INSTALLED, reason="planted in the pure build: a compiled one would be told the same again"
+)
 @pytest.mark.parametrize("name", list(DEFECTS))
 def test_defect__is_found_by_the_simulator(name: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "SHUNTER_DEBUG": "1"}
