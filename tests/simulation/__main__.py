@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from tests.simulation.campaign import run_many
 from tests.simulation.profiles import PROFILES
 from tests.simulation.search import profile_of, shrink, simulate
 from tests.simulation.truth import SimulationFailed
@@ -33,7 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seeds is not None:
         first, _, last = options.seeds.partition(":")
-        return run_many(int(first), int(last), options)
+        seeds = range(int(first), int(last))
+        is_fine = run_many(
+            seeds, steps=options.steps, profile=options.profile, jobs=options.jobs, file=options.resume
+        )
+        return 0 if is_fine else 1
     if options.seed is None:
         parser.error("say --seed N or --seeds A:B")
     return run_one(options)
@@ -58,62 +61,6 @@ def run_one(options: argparse.Namespace) -> int:
         f"seed {options.seed} ({profile}) is fine: {stats.steps} events for the scheduler, {stats.seconds:.1f} s"
     )
     return 0
-
-
-# ---------------------------------------------------------------------------------------------- many
-
-
-def _try(work: tuple[int, int | None, str | None]) -> tuple[int, str]:
-    seed, steps, profile = work
-    try:
-        simulate(seed, steps=steps, profile=profile)
-    except SimulationFailed as error:
-        return seed, str(error)
-    return seed, ""
-
-
-def run_many(first: int, last: int, options: argparse.Namespace) -> int:
-    """All seeds from ``first`` up to ``last``; failures go to the file, where the next call goes on."""
-    failed: set[int] = set()
-    if options.resume is not None and options.resume.exists():
-        for line in options.resume.read_text().splitlines():
-            word, _, rest = line.partition(" ")
-            if word == "done":
-                first = max(first, int(rest))
-            elif word == "failed":
-                failed.add(int(rest.partition(" ")[0]))
-    start = time.monotonic()
-    work = [(seed, options.steps, options.profile) for seed in range(first, last)]
-    for n, (seed, text) in enumerate(_results(work, options.jobs), 1):
-        if text:
-            failed.add(seed)
-            print(f"\nseed {seed}: {text}", flush=True)
-            _note(options.resume, f"failed {seed} {text.splitlines()[0]}")
-        if n % 100 == 0 or n == len(work):
-            rate = n / (time.monotonic() - start)
-            left = (len(work) - n) / rate
-            _note(options.resume, f"done {seed + 1}")
-            print(
-                f"\r{seed + 1} of {last}, {rate:.0f} a second, {len(failed)} failed, {left / 60:.0f} min left ",
-                end="" if sys.stdout.isatty() else "\n",
-                flush=True,
-            )
-    print()
-    return 1 if failed else 0
-
-
-def _results(work: list[tuple[int, int | None, str | None]], jobs: int) -> Iterator[tuple[int, str]]:
-    if jobs < 2:
-        yield from map(_try, work)
-        return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(_try, work, chunksize=20)
-
-
-def _note(file: Path | None, line: str) -> None:
-    if file is not None:
-        with file.open("a") as out:
-            print(line, file=out)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,10 @@ def _run(
         no_workers_timeout=profile.no_workers_timeout,
         allowed_failures=dice.choice([0, 1, 2]),
         inline_max=dice.choice([0, 100, 4_096]),
+        window_s=dice.choice([0.0, 0.002, 0.002, 0.1]),
+        window_max=dice.choice([1, 256]),
+        default_duration=dice.choice([0.0001, 0.5]),
+        log_length=dice.choice([50, 10_000]),
         worker_ttl=dice.choice([0.0, 1.5, 30.0]),
     )
     world_class = WiredWorld if seed % WIRED_EVERY == WIRED_EVERY - 1 else World

@@ -97,3 +97,10 @@ def test_some_seed_fails__the_file_names_it(tmp_path: Path, monkeypatch: pytest.
     assert main(["--seeds", "0:2", "--profile", "calm", "--resume", str(file)]) == 1
 
     assert file.read_text().splitlines()[0].startswith("failed 0 ZeroDivisionError")
+
+
+def test_two_processes__run_what_one_does(tmp_path: Path) -> None:
+    file = tmp_path / "seeds.txt"
+    assert main(["--seeds", "0:4", "--steps", "5", "--jobs", "2", "--resume", str(file)]) == 0
+
+    assert file.read_text() == "done 4\n"
